@@ -25,20 +25,44 @@ what they are still owed at every pause."""
 
 OWED_NS = 100_000_000
 """Whoever wakes from a pause keeps what it is owed, up to this much GPU time: one that is to run several slices for one of another's may pause
-in the first of them."""
+in the first of them. It keeps more where turns are longer, see `_Leads`."""
 
 _UNITS_PER_NS = 1 << 16
+PARTS_OF_WEIGHT = 1 << 16
+"""Weights are kept in such parts of 1."""
 
 
 @dataclass(slots=True)
 class _Account:
     """One vGPU. `tag` is its start tag while it is active and its finish tag while it is not; `rest` is what the tag does not show yet."""
 
-    weight: int
+    parts: int
     tag: int
     rest: int = 0
     is_backlogged: bool = False
     pauses_until_ns: int | None = None
+
+
+class _Leads:
+    """How far a turn lately took its vGPU's tag beyond virtual time: by the longest kernel, where a device cannot take one back. The others are
+    owed as much then, and may pause while they catch up.
+
+    Kept for two stretches of virtual time, each as long as the lead itself: once virtual time has moved by that, who led by so much has its
+    next turn, and leads anew. So what was seen once is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._lead = self._lead_before = self._since = 0
+
+    def note(self, lead: int, virtual_time: int) -> None:
+        """A tag is so far beyond virtual time."""
+        if virtual_time - self._since >= self.largest():
+            self._lead_before, self._lead, self._since = self._lead, 0, virtual_time
+        self._lead = max(self._lead, lead)
+
+    def largest(self) -> int:
+        """Of the last two stretches."""
+        return max(self._lead, self._lead_before)
 
 
 class FairQueuing:
@@ -53,12 +77,13 @@ class FairQueuing:
         self._queue: SortedList[tuple[int, int]] = SortedList()  # of the backlogged: tag, vGPU
         self._holder: int | None = None
         self._virtual_time = 0
+        self._leads = _Leads()
 
     def joined(self, vgpu: int, weight: int, now_ns: int) -> None:
         if vgpu in self._accounts:
             self.weight_changed(vgpu, weight, now_ns)
         else:
-            self._accounts[vgpu] = _Account(weight, self._virtual_time)
+            self._accounts[vgpu] = _Account(weight * PARTS_OF_WEIGHT, self._virtual_time)
 
     def left(self, vgpu: int, now_ns: int) -> None:
         account = self._accounts.get(vgpu)
@@ -70,8 +95,9 @@ class FairQueuing:
     def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
         account = self._accounts.get(vgpu)
         if account is not None:
-            account.rest = account.rest * weight // account.weight
-            account.weight = weight
+            parts = weight * PARTS_OF_WEIGHT
+            account.rest = account.rest * parts // account.parts
+            account.parts = parts
 
     def backlogged(self, vgpu: int, now_ns: int) -> None:
         account = self._accounts.get(vgpu)
@@ -107,18 +133,19 @@ class FairQueuing:
         if account is None or used_ns <= 0:
             return
         start_tag = self._start_tag(vgpu, account, now_ns)
-        growth, account.rest = divmod(used_ns * _UNITS_PER_NS + account.rest, account.weight)
+        growth, account.rest = divmod(used_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) + account.rest, account.parts)
         if account.is_backlogged:
             self._queue.remove((account.tag, vgpu))
             self._queue.add((start_tag + growth, vgpu))
         account.tag = start_tag + growth
         self._advance()
+        self._leads.note(account.tag - self._virtual_time, self._virtual_time)
 
     def standing(self, vgpu: int, now_ns: int) -> Standing:
         account = self._accounts.get(vgpu)
         if account is None:
             return Standing(math.inf)
-        return Standing(self._start_tag(vgpu, account, now_ns) / _UNITS_PER_NS, 1 / account.weight)
+        return Standing(self._start_tag(vgpu, account, now_ns) / _UNITS_PER_NS, PARTS_OF_WEIGHT / account.parts)
 
     def _is_active(self, vgpu: int, account: _Account) -> bool:
         return account.is_backlogged or vgpu == self._holder
@@ -129,7 +156,7 @@ class FairQueuing:
             return account.tag
         owed = 0
         if account.pauses_until_ns is not None and now_ns < account.pauses_until_ns:
-            owed = self._owed_ns * _UNITS_PER_NS // account.weight
+            owed = max(self._owed_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) // account.parts, self._leads.largest())
         return max(account.tag, self._virtual_time - owed)
 
     def _rest(self, vgpu: int, account: _Account, now_ns: int) -> None:

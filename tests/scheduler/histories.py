@@ -29,7 +29,8 @@ class History:
     """Drives a policy and checks, at every charge, the bound of docs/fairness.md.
 
     While a vGPU is active, that is backlogged or holding the GPU, nobody, whatever they do, gets ahead of it by more than the largest
-    normalised charge of the two together, and what each may be owed after a pause.
+    normalised charge of the two together, and what each may be owed after a pause: `owed_ns` of GPU time, or the largest normalised charge of
+    all. `owed_ns` 0: nobody pauses.
     """
 
     def __init__(self, policy: Policy, weights: list[int], owed_ns: int) -> None:
@@ -96,7 +97,11 @@ class History:
         mine = self.accounts[vgpu]
         mine.least_lead = {other: account.normalised - mine.normalised for other, account in self.accounts.items()}
 
+    def _owed(self, account: Account, longest: Fraction) -> Fraction:
+        return max(Fraction(self.owed_ns, account.least_weight), longest) if self.owed_ns else Fraction(0)
+
     def _check(self) -> None:
+        longest = max(account.largest for account in self.accounts.values())
         for vgpu in self.accounts:
             if not self.is_active(vgpu):
                 continue
@@ -104,7 +109,7 @@ class History:
             for other, account in self.accounts.items():
                 lead = account.normalised - mine.normalised
                 least = mine.least_lead[other] = min(mine.least_lead[other], lead)
-                owed = Fraction(self.owed_ns, mine.least_weight) + Fraction(self.owed_ns, account.least_weight)
+                owed = self._owed(mine, longest) + self._owed(account, longest)
                 bound = account.largest + mine.largest + owed + TOLERANCE
                 assert lead - least <= bound, f"{other} got {float(lead - least)} ns ahead of {vgpu}"
 

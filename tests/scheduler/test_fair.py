@@ -212,3 +212,37 @@ def test_one_that_comes_starts_where_the_others_are() -> None:
     policy.joined(2, 1, 20 * MS)
     policy.backlogged(2, 20 * MS)
     assert value(policy, 2) == value(policy, 1) == 10 * MS
+
+
+@pytest.mark.parametrize("kernel_ns", [150 * MS, 1_500 * MS, 12_000 * MS])
+def test_a_pause_forgives_no_one_a_kernel_longer_than_what_is_owed(kernel_ns: int) -> None:
+    """Weights 1 and 3: after a kernel of the first the second one is owed three, and pauses after each of them."""
+    policy = backlogged_policy({1: 1, 2: 3})
+    now_ns = 0
+    for turns in range(1, 4):
+        assert turn(policy, kernel_ns, now_ns) == 1
+        for nr in range(3):
+            choice = policy.pick(now_ns)
+            assert choice == 2
+            policy.dispatched(choice, now_ns)
+            policy.charged(choice, kernel_ns, now_ns + kernel_ns)
+            now_ns += kernel_ns
+            policy.blocked(choice, now_ns)
+            policy.dispatched(1, now_ns)  # nobody else wants it for a moment
+            policy.backlogged(1, now_ns + 1)
+            now_ns += PAUSE_NS - 1
+            policy.backlogged(choice, now_ns)
+            assert value(policy, 2) == pytest.approx(((turns - 1) * 3 + nr + 1) * kernel_ns / 3, abs=1)
+        now_ns += kernel_ns
+
+
+def test_a_long_turn_of_long_ago_is_no_reason_to_keep_more() -> None:
+    policy = backlogged_policy({1: 1, 2: 1})
+    turn(policy, 5_000 * MS, 0)
+    for i in range(20_000):
+        turn(policy, MS, 5_000 * MS + i * MS)
+    policy.blocked(1, 30_000 * MS)
+    policy.dispatched(2, 30_000 * MS)
+    policy.charged(2, 900 * MS, 30_000 * MS)
+    policy.backlogged(1, 30_001 * MS)
+    assert value(policy, 2) - value(policy, 1) == pytest.approx(OWED_NS, abs=MS)
