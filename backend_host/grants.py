@@ -8,6 +8,7 @@ Wrong when: this thread is kept off the processor for many slices. Standings the
 stay right for those that keep working, and one that wakes may be served too early by what it missed.
 """
 
+import contextlib
 import logging
 import math
 import threading
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import Grant, VgpuReading, charges
 from backend_host.entitlement import Entitlement
@@ -25,7 +27,8 @@ _BELL_TIMEOUT_S = 0.1
 _QUIET_TIMEOUT_S = 1.0
 
 OVERRUN_NS = 5_000_000_000
-"""A holder that keeps others waiting this much longer than its slice, whatever it does, loses the grant. What it has in flight goes on."""
+"""A holder that keeps others waiting this much longer than its slice loses the grant, unless a kernel of it keeps a device that takes none back.
+What it has in flight goes on."""
 
 log = logging.getLogger("fairgv.grants")
 
@@ -161,7 +164,7 @@ class GrantKeeper:
         # Whoever was just given the GPU is still marked as waiting until its worker has woken up.
         entries = (entry.vgpu for entry in self._page.backlogged())
         waiting = [vgpu for vgpu in entries if vgpu in self._entitlements and vgpu != grant.vgpu]
-        if waiting and grant.vgpu is not None and self._overruns(grant, now_ns):
+        if waiting and grant.vgpu is not None and self._overruns(grant, now_ns) and not self._keeps_device(grant.vgpu):
             log.warning("vGPU %d holds the GPU far beyond its slice; it goes to the next one", grant.vgpu)
             self._page.evict()
         for vgpu in sorted(self._waiting.difference(waiting)):
@@ -223,6 +226,16 @@ class GrantKeeper:
         return now_ns - grant.since_ns > limit_ns or (
             held_ns > limit_ns and charged_ns - self._turn.charged_ns < held_ns // 2
         )
+
+    def _keeps_device(self, vgpu: int) -> bool:
+        """Whether a kernel of it runs that nobody can take back, by the kernel's own word. It is the watchdog's affair then: what the next one
+        submitted would only wait behind it, and both would be charged for the same time."""
+        if self._page.is_preemptive:
+            return False
+        pids = [worker.pid for worker in self._page.workers() if worker.vgpu == vgpu and worker.pid]
+        with contextlib.suppress(occupancy.UnknownError):
+            return occupancy.occupant(pids) is not None
+        return False
 
     def _publish(self, now_ns: int) -> None:
         told_ns = {account.vgpu: account.charged_ns for account in self._accounts}

@@ -326,6 +326,11 @@ class ControlPage:
         return bool(lib.fgw_audit_take(self.page, word, is_used))
 
     @property
+    def is_preemptive(self) -> bool:
+        """Whether the device runs the kernels of several processes in turn, without waiting for their ends."""
+        return bool(lib.fgw_control_is_preemptive(self.page))
+
+    @property
     def slice_ns(self) -> int:
         """How long a holder may keep the GPU while others wait."""
         slice_ns: int = lib.fgw_control_slice_ns(self.page)

@@ -43,6 +43,7 @@ HEADERS = (
     "generated/counters.h",
     "page/control.h",
     "turn/phase.h",
+    "turn/patience.h",
     "client/state.h",
     "client/printing.h",
     "client/taken.h",

@@ -13,7 +13,10 @@ import pytest
 
 from backend_host.device.control import ControlPage
 from backend_host.device.occupancy import occupant
+from backend_host.entitlement import Entitlement
+from backend_host.grants import OVERRUN_NS, GrantKeeper
 from backend_host.watchdog import Watchdog
+from scheduler.fair import FairQueuing
 from tests.backend_host.claims import OWN
 from tests.backend_host.test_worker_order import Kernels
 from tests.backend_host.worker_guest import make_region
@@ -89,6 +92,25 @@ def test_who_hides_that_it_keeps_the_device_is_ended_and_who_is_behind_it_is_not
 def test_who_keeps_the_device_and_says_so_is_ended(two: Two) -> None:
     two.begin()
     assert watch(two.host.control, 30) == [two.first.worker.slot]
+
+
+def test_nobody_is_let_in_behind_a_kernel_that_nobody_can_take_back(two: Two) -> None:
+    """However long it takes: what another one submitted would wait behind it, and both would be charged."""
+    control = two.host.control
+    keeper = GrantKeeper(control, FairQueuing())
+    for served in (two.first, two.second):
+        keeper.join(served.vgpu, Entitlement())
+    two.kernels[0].late(1, ns=ENDLESS_NS)
+    wait_until(lambda: two.stalls(two.first), "it is on the device")
+    two.kernels[1].late(1)
+    wait_until(lambda: bool(control.backlogged()), "the other one waits")
+    later_ns = time.monotonic_ns() + control.slice_ns + 2 * OVERRUN_NS
+    keeper.step(later_ns)
+    assert control.holder().vgpu == two.first.vgpu
+    two.first.worker.process.kill()
+    two.first.worker.process.wait()
+    keeper.step(later_ns)
+    assert control.holder().vgpu == two.second.vgpu
 
 
 def test_who_is_left_keeps_it_itself(two: Two) -> None:

@@ -352,6 +352,11 @@ double fgw_control_standing(struct fgw_control *control, uint32_t index)
     return fgw_vgpu_standing(control, index);
 }
 
+bool fgw_control_is_preemptive(const struct fgw_control *control)
+{
+    return control->decided->is_preemptive != 0;
+}
+
 uint64_t fgw_control_slice_ns(struct fgw_control *control)
 {
     return atomic_load(&control->decided->slice_ns);

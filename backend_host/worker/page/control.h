@@ -70,6 +70,7 @@ void fgw_control_set_standing(struct fgw_control *control, uint32_t index, doubl
                               uint64_t budget_ns);
 /* Tells its standing now, with what it has used. */
 double fgw_control_standing(struct fgw_control *control, uint32_t index);
+bool fgw_control_is_preemptive(const struct fgw_control *control);
 uint64_t fgw_control_slice_ns(struct fgw_control *control);
 void fgw_control_set_slice_ns(struct fgw_control *control, uint64_t slice_ns);
 /* cffi: end */

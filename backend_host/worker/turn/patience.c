@@ -17,8 +17,16 @@
 /* It keeps it for so long while somebody waits and no more would pay: a program's way from one call to its next, and
  * little beside the 150 us of a hand-over. */
 #define FGW_IDLE_CONTENDED_NS UINT64_C(20000)
-/* A pause of more than a quarter of the slice is sleep: the device would stand still for most of the turn. */
-#define FGW_PAUSE_SLICE_DIVISOR 4
+/* A pause of more than a quarter of the turn is sleep: the device would stand still for most of it. */
+#define FGW_PAUSE_TURN_DIVISOR 4
+
+/* How long a turn lasts: a slice, but at least what is in flight at one go where that cannot be taken back. */
+static uint64_t turn_ns(const struct fgw_worker *worker)
+{
+    const uint64_t slice_ns = fgw_grant_slice_ns(&worker->grantee);
+    const uint64_t burst_ns = worker->turn->patience.burst_ns;
+    return fgw_grant_is_preemptive(&worker->grantee) || burst_ns < slice_ns ? slice_ns : burst_ns;
+}
 
 void fgw_patience_begin_burst(struct fgw_worker *worker, uint64_t from_ns)
 {
@@ -41,11 +49,10 @@ void fgw_patience_end_pause(struct fgw_worker *worker, uint64_t now_ns)
     if (patience->pause_since_ns == 0) {
         return;
     }
-    const uint64_t slice_ns = fgw_grant_slice_ns(&worker->grantee);
+    const uint64_t most_ns = turn_ns(worker);
     const uint64_t pause_ns = now_ns - patience->pause_since_ns;
     if (!worker->track->is_last_copy) {
-        fgv_habit_note(&patience->pause,
-                       pause_ns < slice_ns ? pause_ns : slice_ns); /* a long sleep is soon forgotten */
+        fgv_habit_note(&patience->pause, pause_ns < most_ns ? pause_ns : most_ns); /* a long sleep is soon forgotten */
     }
     patience->pause_since_ns = 0;
 }
@@ -68,22 +75,20 @@ void fgw_patience_end_hold(struct fgw_worker *worker, bool others_wait, uint64_t
     }
 }
 
-/* Tells how long it keeps what others want. */
-static uint64_t patience_ns(const struct fgw_patience *patience, struct fgw_outlook *outlook)
+uint64_t fgw_patience_ns(const struct fgw_patience_view *view)
 {
-    if (!outlook->others_wait) {
+    if (!view->others_wait) {
         return FGW_IDLE_NS;
     }
-    const uint64_t slice_ns = outlook->slice_ns;
-    const uint64_t pause_ns = fgv_habit_mean_ns(&patience->pause);
-    if (pause_ns == 0 || pause_ns > patience->burst_ns || pause_ns > slice_ns / FGW_PAUSE_SLICE_DIVISOR) {
+    if (view->pause_ns == 0 || view->pause_ns > view->burst_ns ||
+        view->pause_ns > view->turn_ns / FGW_PAUSE_TURN_DIVISOR) {
         return FGW_IDLE_CONTENDED_NS;
     }
-    const uint64_t most_ns = pause_ns + fgv_habit_spread_ns(&patience->pause);
+    const uint64_t most_ns = view->pause_ns + view->spread_ns;
     if (most_ns <= FGW_SWITCH_NS) {
         return FGW_SWITCH_NS; /* that long is never worse than twice the best */
     }
-    if (slice_ns - outlook->left_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && !fgw_outlook_is_first(outlook)) {
+    if (view->had_ns >= view->slice_ns / FGW_MIN_SLICE_DIVISOR && !view->is_first) {
         return FGW_IDLE_CONTENDED_NS;
     }
     return most_ns;
@@ -92,5 +97,17 @@ static uint64_t patience_ns(const struct fgw_patience *patience, struct fgw_outl
 bool fgw_patience_is_over(const struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     const struct fgw_patience *patience = &worker->turn->patience;
-    return outlook->now_ns - patience->idle_since_ns >= patience_ns(patience, outlook);
+    const uint64_t had_ns = outlook->slice_ns - outlook->left_ns;
+    const bool is_young = had_ns < outlook->slice_ns / FGW_MIN_SLICE_DIVISOR; /* where it stands does not matter */
+    const struct fgw_patience_view view = {
+        .pause_ns = fgv_habit_mean_ns(&patience->pause),
+        .spread_ns = fgv_habit_spread_ns(&patience->pause),
+        .burst_ns = patience->burst_ns,
+        .slice_ns = outlook->slice_ns,
+        .turn_ns = turn_ns(worker),
+        .had_ns = had_ns,
+        .others_wait = outlook->others_wait,
+        .is_first = outlook->others_wait && !is_young && fgw_outlook_is_first(outlook),
+    };
+    return outlook->now_ns - patience->idle_since_ns >= fgw_patience_ns(&view);
 }
