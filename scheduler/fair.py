@@ -93,11 +93,7 @@ class FairQueuing:
             self._advance()
 
     def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
-        account = self._accounts.get(vgpu)
-        if account is not None:
-            parts = weight * PARTS_OF_WEIGHT
-            account.rest = account.rest * parts // account.parts
-            account.parts = parts
+        self._set_parts(vgpu, weight * PARTS_OF_WEIGHT)
 
     def backlogged(self, vgpu: int, now_ns: int) -> None:
         account = self._accounts.get(vgpu)
@@ -146,6 +142,13 @@ class FairQueuing:
         if account is None:
             return Standing(math.inf)
         return Standing(self._start_tag(vgpu, account, now_ns) / _UNITS_PER_NS, PARTS_OF_WEIGHT / account.parts)
+
+    def _set_parts(self, vgpu: int, parts: int) -> None:
+        """Charges from now on count over a weight of so many parts. The tag stays."""
+        account = self._accounts.get(vgpu)
+        if account is not None:
+            account.rest = account.rest * parts // account.parts
+            account.parts = parts
 
     def _is_active(self, vgpu: int, account: _Account) -> bool:
         return account.is_backlogged or vgpu == self._holder

@@ -5,7 +5,8 @@ It says one thing, where each vGPU stands; who holds the GPU, and how long, is t
 one, and CONTRIBUTING.md for what adding one touches.
 """
 
-from typing import NamedTuple, Protocol
+from fractions import Fraction
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Standing(NamedTuple):
@@ -55,3 +56,23 @@ class Policy(Protocol):
         Infinite: behind all others; the simulator, whose policies hear of everything at once, grants such a vGPU nothing. Changes nothing:
         asking twice gives the same answer.
         """
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """What a policy has besides when it keeps requests: shares of the GPU that a vGPU is to get whenever it has work for them.
+
+    The limit is kept by the caller, a worker or the simulator, so it holds under every policy. Whoever is held back is blocked for the policy:
+    one that waited and was never picked would keep virtual time back. A request needs a policy that is Bounded.
+    """
+
+    def bounds_changed(self, vgpu: int, request: float, limit: float, now_ns: int) -> None:
+        """Shares of the GPU from 0 to 1; request 0: none, limit 1: none. Called after `joined`, and whenever they change.
+
+        Unknown vGPUs are ignored. Bounds are forgotten when the vGPU leaves.
+        """
+
+
+def exact_share(share: float) -> Fraction:
+    """A share of the GPU in thousandths, the nearest: people give percent with one decimal, which floats cannot hold."""
+    return Fraction(round(share * 1000), 1000)

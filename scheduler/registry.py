@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from scheduler.credit import Credit
+from scheduler.elastic import Elastic
 from scheduler.fair import FairQueuing
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy
 
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
     {
+        Elastic.name: Elastic,
         FairQueuing.name: FairQueuing,
         FirstCome.name: FirstCome,
         Credit.name: Credit,
@@ -17,7 +19,7 @@ POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
 )
 """Name to constructor. A new policy adds one line here."""
 
-DEFAULT_POLICY = FairQueuing.name
+DEFAULT_POLICY = Elastic.name
 
 SIMULATED = ("credit-poll", "strict")
 """Policies of the simulator alone (scheduler/simulator/policies), named here so that whoever asks a daemon for one can be told where it is."""

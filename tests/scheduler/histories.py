@@ -1,13 +1,22 @@
-"""Random histories of vGPUs over a policy, with service kept in exact fractions beside it. Test code of several files."""
+"""Random histories of vGPUs over a policy, with service kept in exact fractions beside it. Test code of several files.
+
+`History` holds a policy to the bound of fair queuing, `Shares` to the requests of vGPUs.
+"""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from scheduler.policy import Policy
+from scheduler.elastic import ACTIVE_NS, Claim, Elastic, allotments
+from scheduler.fair import PARTS_OF_WEIGHT
+from scheduler.policy import Bounded, Policy
 from tests.scheduler.choosing import Choosing
 
 TOLERANCE = Fraction(1, 1000)  # ns; tags are rounded to far less
+
+ROUNDED = Fraction(2, PARTS_OF_WEIGHT)
+"""Of the GPU: what a share is off by at most because weights are kept in parts."""
 
 
 @dataclass
@@ -137,3 +146,142 @@ def play(history: History, rng: random.Random, nr_decisions: int) -> None:
             history.charge(holder, rng.randint(1, lengths_ns[holder]))
         history.accounts[holder].unpaid_ns += rng.choice((0, 0, 7_000, 400_000))
         (history.queue if rng.random() < 0.8 else history.sleep)(holder)
+
+
+@dataclass
+class Tenant:
+    """What one vGPU asks for and does. `charged_ns` counts from the last change of weights on.
+
+    `most_parts` is the largest weight that it had.
+    """
+
+    claim: Claim
+    is_waiting: bool = False
+    last_ns: int = -ACTIVE_NS
+    parts: int = 0
+    most_parts: int = 0
+    charged_ns: int = 0
+    since_dispatch_ns: int = 0
+    largest_ns: int = 0
+
+
+class Shares:
+    """Drives a policy and checks, at every charge, what docs/fairness.md promises by requests. vGPU 0, for whom it does, always has work.
+
+    Who is active, and by which weights they are charged, is found out here anew at each event, by looking at all.
+    """
+
+    def __init__(self, policy: Policy, claims: list[Claim], owed_ns: int) -> None:
+        self.policy = Choosing(policy)
+        self.owed_ns = owed_ns
+        self.tenants = {vgpu: Tenant(claim) for vgpu, claim in enumerate(claims)}
+        self.now_ns = 0
+        self.holder: int | None = None
+        self.longest = Fraction(0)
+        for vgpu, claim in enumerate(claims):
+            self.policy.joined(vgpu, int(claim.weight), 0)
+        for vgpu, claim in enumerate(claims):
+            self.bound(vgpu, claim)
+        self.wake(0)
+
+    def bound(self, vgpu: int, claim: Claim) -> None:
+        self.tenants[vgpu].claim = claim
+        self._look()
+        self.policy.weight_changed(vgpu, int(claim.weight), self.now_ns)
+        if isinstance(self.policy.policy, Bounded):
+            self.policy.policy.bounds_changed(vgpu, float(claim.request), float(claim.limit), self.now_ns)
+        self._compare()
+
+    def wake(self, vgpu: int) -> None:
+        self.tenants[vgpu].is_waiting = True
+        self.holder = None if vgpu == self.holder else self.holder
+        self._look()
+        self.policy.backlogged(vgpu, self.now_ns)
+        self._compare()
+
+    def sleep(self, vgpu: int) -> None:
+        self._look()
+        self.tenants[vgpu].is_waiting = False
+        self.holder = None if vgpu == self.holder else self.holder
+        self.policy.blocked(vgpu, self.now_ns)
+        self._compare()
+
+    def dispatch(self) -> int:
+        choice = self.policy.pick(self.now_ns)
+        assert choice is not None
+        self.holder = choice
+        self.tenants[choice].is_waiting = False
+        self.tenants[choice].since_dispatch_ns = 0
+        self._look()
+        self.policy.dispatched(choice, self.now_ns)
+        self._compare()
+        return choice
+
+    def charge(self, vgpu: int, used_ns: int) -> None:
+        tenant = self.tenants[vgpu]
+        tenant.last_ns = self.now_ns
+        self._look()
+        tenant.charged_ns += used_ns
+        tenant.since_dispatch_ns += used_ns
+        tenant.largest_ns = max(tenant.largest_ns, tenant.since_dispatch_ns)
+        self.longest = max(self.longest, Fraction(tenant.since_dispatch_ns, tenant.parts))
+        self.policy.charged(vgpu, used_ns, self.now_ns)
+        self._compare()
+        self._check()
+
+    def _look(self) -> None:
+        """The active ones, their weights, and whether these have changed."""
+        for vgpu, tenant in self.tenants.items():
+            if tenant.is_waiting or vgpu == self.holder:
+                tenant.last_ns = self.now_ns
+        recent = [tenant for tenant in self.tenants.values() if self.now_ns - tenant.last_ns < ACTIVE_NS]
+        got = allotments({i: tenant.claim for i, tenant in enumerate(recent)})
+        weights = sum(tenant.claim.weight for tenant in recent)
+        before = [tenant.parts for tenant in self.tenants.values()]
+        for tenant in self.tenants.values():
+            tenant.parts = int(tenant.claim.weight) * PARTS_OF_WEIGHT
+        for i, tenant in enumerate(recent):
+            tenant.parts = max(1, int(got[i] * weights / sum(got.values()) * PARTS_OF_WEIGHT))
+            tenant.most_parts = max(tenant.most_parts, tenant.parts)
+        if before != [tenant.parts for tenant in self.tenants.values()]:
+            for tenant in self.tenants.values():
+                tenant.charged_ns = 0
+
+    def _compare(self) -> None:
+        """The policy charges by these weights."""
+        if isinstance(self.policy.policy, Elastic):
+            for vgpu, tenant in self.tenants.items():
+                assert self.policy.standing(vgpu, self.now_ns).per_ns == PARTS_OF_WEIGHT / tenant.parts
+
+    def _check(self) -> None:
+        first, charged_ns = self.tenants[0], sum(tenant.charged_ns for tenant in self.tenants.values())
+
+        def reach(tenant: Tenant) -> Fraction:
+            owed_ns = max(self.owed_ns, self.longest * tenant.most_parts)
+            return (tenant.largest_ns + owed_ns) * Fraction(PARTS_OF_WEIGHT, tenant.parts) + TOLERANCE
+
+        others = [tenant for tenant in self.tenants.values() if tenant is not first]
+        less_ns = sum(Fraction(tenant.parts, PARTS_OF_WEIGHT) * (reach(tenant) + reach(first)) for tenant in others)
+        request = max(Fraction(0), min(first.claim.request, first.claim.limit) - ROUNDED)
+        due_ns = request * (charged_ns - less_ns)
+        assert first.charged_ns >= due_ns, f"{first.charged_ns} ns, {float(due_ns)} are due"
+
+
+def work(shares: Shares, rng: random.Random, nr_turns: int, draw: Callable[[], Claim] | None = None) -> None:
+    """Turns, overruns, late charges, pauses and sleeps of all but vGPU 0; new bounds, if any can be drawn."""
+    lengths_ns = {vgpu: rng.choice((20_000, 500_000, 6_000_000, 90_000_000)) for vgpu in shares.tenants}
+    for _ in range(nr_turns):
+        shares.now_ns += rng.choice((0, 1_000, 300_000))
+        for vgpu in list(shares.tenants)[1:]:
+            if vgpu != shares.holder and rng.random() < 0.2:
+                (shares.wake if rng.random() < 0.7 else shares.sleep)(vgpu)
+            if rng.random() < 0.02:
+                shares.charge(vgpu, rng.randint(1, 1_000_000))
+        if draw is not None and rng.random() < 0.02:
+            shares.bound(rng.choice(list(shares.tenants)), draw())
+        if rng.random() < 0.005:
+            shares.now_ns += ACTIVE_NS
+        holder = shares.dispatch()
+        shares.now_ns += lengths_ns[holder]
+        shares.charge(holder, rng.randint(1, lengths_ns[holder]))
+        (shares.wake if holder == 0 or rng.random() < 0.8 else shares.sleep)(holder)

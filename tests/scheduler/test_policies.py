@@ -143,9 +143,11 @@ def test_a_policy_says_what_it_is_called_and_how_guests_wait(name: str) -> None:
 
 
 def test_those_that_must_be_there() -> None:
-    assert {"fair", "first-come", "credit-poll", "credit-hs", "strict"} <= set(ALL_POLICIES)
-    assert DEFAULT_POLICY == "fair"
-    with pytest.raises(UnknownPolicyError, match=r"'fairest'.*credit-hs, credit-poll, fair, first-come, strict"):
+    assert {"elastic", "fair", "first-come", "credit-poll", "credit-hs", "strict"} <= set(ALL_POLICIES)
+    assert DEFAULT_POLICY == "elastic"
+    with pytest.raises(
+        UnknownPolicyError, match=r"'fairest'.*credit-hs, credit-poll, elastic, fair, first-come, strict"
+    ):
         make_policy("fairest", ALL_POLICIES)
 
 
