@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from scheduler.registry import DEFAULT_POLICY
+from scheduler.simulator.bounds import BoundsError, check_bounds, join_dashes, percentages
 from scheduler.simulator.plot import PlotError, plot, require_matplotlib
 from scheduler.simulator.policies.registry import ALL_POLICIES
 from scheduler.simulator.report import Report
@@ -29,6 +30,7 @@ examples:
   fairgv-sim --vgpus 1:2:3 --workload mm
   fairgv-sim --policy fair,first-come,credit-poll,strict --vgpus 1:2:2:3:3:4 --workload bs --cores 3
   fairgv-sim --vgpus 1:1 --workload kernel-50us,kernel-5ms --preemptive
+  fairgv-sim --vgpus 1:1:1 --request 30:40:30 --limit 60:60:40 --workload kernel-5ms
   fairgv-sim --vgpus 1x2000:2x1000 --gpus 64 --seconds 5 --json report.json
 
 docs/scheduling.md tells what the columns mean.
@@ -100,6 +102,18 @@ def make_parser() -> argparse.ArgumentParser:
         help="weights, one for each vGPU; 1x100 is a hundred of weight 1 (default: 1:2:3)",
     )
     parser.add_argument(
+        "--request",
+        type=percentages,
+        metavar="P:P..",
+        help="percent of a GPU that each vGPU is to get whenever it has work for it; - is none, one value is for all",
+    )
+    parser.add_argument(
+        "--limit",
+        type=percentages,
+        metavar="P:P..",
+        help="percent of a GPU that each vGPU is not to exceed, written as for --request",
+    )
+    parser.add_argument(
         "--workload",
         default="mm",
         metavar="NAME[,NAME..]",
@@ -126,12 +140,16 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def make_settings(options: argparse.Namespace, policy: str) -> Settings:
-    """What the options say. UnknownWorkloadError when a workload has no such name."""
+    """What the options say. UnknownWorkloadError when a workload has no such name, BoundsError when bounds cannot be kept."""
     workloads = [find_workload(name) for name in options.workload.split(",")]
     default_slice_ns = PREEMPTIVE_SLICE_NS if options.preemptive else SLICE_NS
+    requests, limits = check_bounds(options.request, options.limit, options.vgpus, options.gpus, policy)
     return Settings(
         policy=policy,
-        vgpus=tuple(VgpuSpec(weight, workloads[vgpu % len(workloads)]) for vgpu, weight in enumerate(options.vgpus)),
+        vgpus=tuple(
+            VgpuSpec(weight, workloads[vgpu % len(workloads)], requests[vgpu], limits[vgpu])
+            for vgpu, weight in enumerate(options.vgpus)
+        ),
         nr_gpus=options.gpus,
         duration_ns=round(options.seconds * 1e9),
         seed=options.seed,
@@ -171,7 +189,7 @@ def to_json(all_settings: Sequence[Settings], reports: Sequence[Report]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point: 0, or 1 when something is missing or cannot be written, or 2 for a wrong command line."""
     parser = make_parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(join_dashes(sys.argv[1:] if arguments is None else arguments))
     try:
         all_settings = [make_settings(options, policy) for policy in options.policy]
         if options.plot:
@@ -182,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.json.write_text(to_json(all_settings, reports))
         if options.plot:
             plot(reports, options.plot)
-    except UnknownWorkloadError as error:
+    except (UnknownWorkloadError, BoundsError) as error:
         parser.error(str(error))
     except (PlotError, OSError) as error:
         print(f"fairgv-sim: {error}", file=sys.stderr)

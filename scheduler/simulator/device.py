@@ -32,6 +32,22 @@ class Device:
         self._left_ns[vgpu] = kernel_ns
         self._arm()
 
+    def left_ns(self, vgpu: int) -> int:
+        """How long its kernel, which is on the device, still takes alone."""
+        self._settle()
+        return max(1, self._left_ns[vgpu])
+
+    def take_off(self, vgpu: int) -> int:
+        """Withdraws its kernel and tells what is left of it: what `start` is to be called with to bring it back."""
+        left_ns = self.left_ns(vgpu)
+        del self._left_ns[vgpu]
+        self._arm()
+        return left_ns
+
+    def others(self, vgpu: int | None) -> list[int]:
+        """Who but this vGPU has a kernel on the device."""
+        return [other for other in self._left_ns if other != vgpu]
+
     def take_used(self) -> dict[int, int]:
         """What each vGPU got of the device since this was last asked; those that got nothing are left out."""
         self._settle()

@@ -2,7 +2,8 @@
 
 Throughput is GPU work done in a second: the lengths of the kernels that were finished, as they would be with the device to themselves. What a
 vGPU fairly has is, as in section 5.4.1, its weight's part of the device; one that asks for less, when alone, fairly has what it asks for,
-and the rest goes to the others by weight. The min-max ratio is the least over the largest of throughput / fair throughput.
+and the rest goes to the others by weight. Where there are requests and limits, nobody fairly has less than its request, as far as it asks for
+that, or more than its limit. The min-max ratio is the least over the largest of throughput / fair throughput.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,11 @@ class VgpuReport:
     gpu: int
     weight: int
     workload: str
+    request: float
+    limit: float
     gpu_ns: int
+    held_ns: int
+    """Kept from others without use: it counts as use for the policy and the limit, and is no part of `gpu_ns`."""
     normalised_ns: float
     """GPU time over weight."""
     share: float

@@ -12,17 +12,23 @@ PREEMPTIVE_SLICE_NS = 30_000_000
 
 @dataclass(frozen=True)
 class VgpuSpec:
-    """A vGPU: its weight, at least 1, and what its guest runs."""
+    """A vGPU: its weight, at least 1, and what its guest runs. Bounds are shares of its GPU from 0 to 1; a limit is a tenth of a percent at
+    least."""
 
     weight: int
     workload: Workload
+    request: float = 0.0
+    """It is to get that much whenever it has work for it, where the policy is `Bounded`; 0: none."""
+    limit: float = 1.0
+    """It gets no more, under any policy; 1: none."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """One simulation. Times in ns. With `nr_cores` None every guest has a core of its own.
 
-    `is_preemptive`: a kernel that outlives its slice goes on beside the next holder's kernels, sharing the device with them.
+    `is_preemptive`: a kernel that outlives its slice goes on beside the next holder's kernels, sharing the device with them, and one that
+    outlives its vGPU's allowance is taken off the device.
     """
 
     policy: str
@@ -36,8 +42,6 @@ class Settings:
     """Of another context, on the device."""
     sharing_loss_percent: int = 8
     """Of the device's own time slicing."""
-    idle_ns: int = 20_000
-    """How long a holder without work keeps the GPU."""
     nr_cores: int | None = None
     core_slice_ns: int = 3_000_000
     core_switch_ns: int = 5_000

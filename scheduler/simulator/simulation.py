@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 
+from scheduler.elastic import Claim, allotments
 from scheduler.first_come import FirstCome
+from scheduler.policy import exact_share
 from scheduler.registry import make_policy
 from scheduler.simulator.events import Events
-from scheduler.simulator.gpu import Gpu, Member
+from scheduler.simulator.gpu import Gpu
 from scheduler.simulator.guest import Guest
+from scheduler.simulator.member import Member
 from scheduler.simulator.policies.extensions import guest_waiting
 from scheduler.simulator.policies.registry import ALL_POLICIES
 from scheduler.simulator.processor import Core
@@ -73,7 +77,7 @@ class Simulation:
             is_polling,
             lambda kernels_ns: gpu.submit(vgpu, kernels_ns),
         )
-        gpu.join(vgpu, spec.weight, guest.completed)
+        gpu.join(vgpu, spec.weight, guest.completed, spec.request, spec.limit)
         core.add(vgpu, spec.weight)
         self._events.after(0, guest.start)
 
@@ -135,9 +139,24 @@ def demands_alone(settings: Settings) -> dict[Workload, float]:
     return demands
 
 
+def _fair_shares(specs: list[VgpuSpec], demands: dict[Workload, float]) -> list[float]:
+    """Of one GPU, within bounds where there are any."""
+    if all(spec.request == 0 and spec.limit == 1 for spec in specs):
+        return fair_shares([spec.weight for spec in specs], [demands[spec.workload] for spec in specs])
+    claims = {
+        number: Claim(
+            Fraction(spec.weight),
+            exact_share(spec.request),
+            min(exact_share(spec.limit), Fraction(demands[spec.workload])),
+        )
+        for number, spec in enumerate(specs)
+    }
+    return [float(share) for share in allotments(claims).values()]
+
+
 def _gpu_reports(number: int, gpu: Gpu, settings: Settings, demands: dict[Workload, float]) -> Iterator[VgpuReport]:
     specs = {vgpu: settings.vgpus[vgpu] for vgpu in gpu.members}
-    shares = fair_shares([spec.weight for spec in specs.values()], [demands[spec.workload] for spec in specs.values()])
+    shares = _fair_shares(list(specs.values()), demands)
     for (vgpu, spec), fair_share in zip(specs.items(), shares, strict=True):
         member = gpu.members[vgpu]
         throughput = member.done_ns / settings.duration_ns
@@ -146,7 +165,10 @@ def _gpu_reports(number: int, gpu: Gpu, settings: Settings, demands: dict[Worklo
             gpu=number,
             weight=spec.weight,
             workload=spec.workload.name,
+            request=spec.request,
+            limit=spec.limit,
             gpu_ns=member.used_ns,
+            held_ns=member.held_ns,
             normalised_ns=member.used_ns / spec.weight,
             share=member.used_ns / settings.duration_ns,
             demand=demands[spec.workload],

@@ -8,7 +8,7 @@ from rich.table import Table
 from scheduler.simulator.report import Report, VgpuReport
 
 MAX_LINES = 32
-"""More vGPUs than this are shown by weight and workload."""
+"""More vGPUs than this are shown by weight, workload and bounds."""
 
 
 def print_reports(reports: Sequence[Report], console: Console) -> None:
@@ -24,9 +24,9 @@ def _groups(report: Report) -> Iterator[tuple[str, list[VgpuReport]]]:
     if len(report.vgpus) <= MAX_LINES:
         yield from ((str(vgpu.vgpu), [vgpu]) for vgpu in report.vgpus)
         return
-    kinds: dict[tuple[int, str], list[VgpuReport]] = {}
+    kinds: dict[tuple[int, str, float, float], list[VgpuReport]] = {}
     for vgpu in report.vgpus:
-        kinds.setdefault((vgpu.weight, vgpu.workload), []).append(vgpu)
+        kinds.setdefault((vgpu.weight, vgpu.workload, vgpu.request, vgpu.limit), []).append(vgpu)
     yield from ((f"{len(members)} x", members) for _, members in sorted(kinds.items()))
 
 
@@ -41,15 +41,42 @@ def _table(title: str, names: Sequence[str], numbers: Sequence[str]) -> Table:
 
 
 def _vgpu_table(report: Report) -> Table:
-    headings = ("weight", "GPU ms", "/weight", "share", "fair", "x", "p50", "p99", "max")
+    bounds = _given_bounds(report)
+    headings = (
+        "weight",
+        *bounds,
+        "GPU ms",
+        *(() if bounds else ("/weight",)),
+        "share",
+        "fair",
+        "x",
+        "p50",
+        "p99",
+        "max",
+    )
     title = f"{report.policy}: {report.duration_ns / 1e9:g} s, GPUs: {report.nr_gpus}; waits in ms"
     table = _table(title, ("vGPU", "workload"), headings)
     for name, vgpus in _groups(report):
-        table.add_row(name, vgpus[0].workload, str(vgpus[0].weight), *_cells(vgpus))
+        cells = [_bound(vgpus[0], bound) for bound in bounds]
+        table.add_row(name, vgpus[0].workload, str(vgpus[0].weight), *cells, *_cells(vgpus, not bounds))
     return table
 
 
-def _cells(vgpus: Sequence[VgpuReport]) -> list[str]:
+def _given_bounds(report: Report) -> list[str]:
+    """Those of request and limit that any vGPU has. They take the place of /weight, which tells little then."""
+    given = {
+        "request": any(vgpu.request > 0 for vgpu in report.vgpus),
+        "limit": any(vgpu.limit < 1 for vgpu in report.vgpus),
+    }
+    return [bound for bound, is_given in given.items() if is_given]
+
+
+def _bound(vgpu: VgpuReport, bound: str) -> str:
+    share, none = (vgpu.request, 0.0) if bound == "request" else (vgpu.limit, 1.0)
+    return "-" if share == none else f"{share * 100:.4g} %"
+
+
+def _cells(vgpus: Sequence[VgpuReport], is_by_weight: bool) -> list[str]:
     """Means; of x the range, of waits the longest."""
 
     def mean(values: Sequence[float]) -> float:
@@ -60,7 +87,7 @@ def _cells(vgpus: Sequence[VgpuReport]) -> list[str]:
     least, most = f"{min(fairness):.{digits}f}", f"{max(fairness):.{digits}f}"
     return [
         f"{mean([vgpu.gpu_ns for vgpu in vgpus]) / 1e6:.1f}",
-        f"{mean([vgpu.normalised_ns for vgpu in vgpus]) / 1e6:.1f}",
+        *([f"{mean([vgpu.normalised_ns for vgpu in vgpus]) / 1e6:.1f}"] if is_by_weight else []),
         f"{mean([vgpu.share for vgpu in vgpus]):.3f}",
         f"{mean([vgpu.fair_share for vgpu in vgpus]):.3f}",
         least if least == most else f"{least}-{most}",

@@ -45,12 +45,45 @@ def test_many_vgpus_are_shown_by_kind(capsys: pytest.CaptureFixture[str]) -> Non
         (["--seconds", "-1"], "no number above 0"),
         (["--seconds", "long"], "no number above 0"),
         (["--gpus", "0"], "no whole number above 0"),
+        (["--request", "10:ten:10"], "--request: 'ten' is no percentage"),
+        (["--limit", "30.25"], "--limit: '30.25' is no percentage"),
+        (["--limit", "-5"], "--limit: -5 % is not between 0 and 100"),
+        (["--limit", "10:-5:10"], "--limit: -5 % is not between 0 and 100"),
+        (["--request", "100.1"], "--request: 100.1 % is not between 0 and 100"),
+        (["--limit", "0"], "--limit: 0 % would leave vGPU 0 nothing"),
+        (["--limit", "20:30"], "--limit: 2 values for 3 vGPUs"),
+        (["--request", "10:20:30:40"], "--request: 4 values for 3 vGPUs"),
+        (["--request", "10:20:30", "--limit", "20"], "--request: 30 % of vGPU 2 is above its limit, 20 %"),
+        (["--request", "33.4"], "--request: they sum to 100.2 %, and there are 100"),
+        (["--request", "60", "--gpus", "2"], "--request: they sum to 120 % on GPU 1, and there are 100"),
+        (["--request", "30", "--policy", "elastic,fair"], "--request: policy fair keeps none; use --policy elastic"),
     ],
 )
 def test_wrong_command_lines(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert complaint in capsys.readouterr().err
+
+
+def test_requests_and_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "report.json"
+    arguments = ["--policy", "elastic", "--vgpus", "1:1:1", "--workload", "kernel-500us", "--seconds", "0.2"]
+    assert main([*arguments, "--request", "30:40:-", "--limit", "-:60.5:10", "--json", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    assert lines[1] == "vGPU workload weight request limit GPU ms share fair x p50 p99 max"
+    assert lines[3].startswith("1 kernel-500us 1 40 % 60.5 % ")
+    (written,) = json.loads(path.read_text())
+    assert [(vgpu["request"], vgpu["limit"]) for vgpu in written["report"]["vgpus"]] == [
+        (0.3, 1),
+        (0.4, 0.605),
+        (0, 0.1),
+    ]
+    assert main([*arguments, "--limit", "-:30:-"]) == 0
+    assert "weight limit GPU ms share" in " ".join(capsys.readouterr().out.split())
+    assert main(arguments) == 0
+    assert "weight GPU ms /weight share" in " ".join(capsys.readouterr().out.split())
 
 
 def test_weights() -> None:
@@ -87,5 +120,5 @@ def test_help_names_policies_and_workloads() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "scheduler.simulator.command", "--help"], capture_output=True, text=True, check=True
     )
-    for word in ("credit-poll", "strict", "srd1", "kernel-50us", "--preemptive", "examples"):
+    for word in ("credit-poll", "strict", "srd1", "kernel-50us", "--preemptive", "--request 30:40:30", "examples"):
         assert word in result.stdout

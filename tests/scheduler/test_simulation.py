@@ -43,8 +43,10 @@ def test_first_come_does_not(weights: tuple[int, ...], workloads: str) -> None:
 
 
 def test_programs_that_compute_between_kernels_keep_their_shares() -> None:
-    """convolutionSeparable pauses for 127 us after each kernel: longer than a holder without work keeps the GPU."""
-    assert ratio("fair", ONE_TWO_THREE, "cs", 6) >= 0.98
+    """convolutionSeparable pauses for 127 us after each kernel: the holder waits that out, and pays for it."""
+    report = simulate(settings_of("fair", ONE_TWO_THREE, "cs", duration_ns=6 * SECOND_NS))
+    assert report.min_max_ratio >= 0.98
+    assert all(vgpu.held_ns > 0 for vgpu in report.vgpus)
 
 
 def test_a_kernel_longer_than_the_slice_is_paid_for() -> None:
@@ -64,7 +66,7 @@ def test_on_a_device_that_preempts_an_overrunning_kernel_holds_up_nobody() -> No
     )
     short, long = simulate(settings).vgpus
     assert short.gpu_ns == pytest.approx(long.gpu_ns, rel=0.03)
-    assert short.wait_max_ns <= 2 * PREEMPTIVE_SLICE_NS
+    assert short.wait_max_ns <= 2.5 * PREEMPTIVE_SLICE_NS, "a renewed slice, and half of one that is let end"
 
 
 def test_the_gpu_is_not_left_idle_by_sleepers() -> None:

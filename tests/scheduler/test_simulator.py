@@ -62,7 +62,7 @@ def test_a_device_alone_and_shared() -> None:
 
 
 class Told(FirstCome):
-    """Keeps who was said to be backlogged."""
+    """Keeps who was said to be backlogged. vGPU 2's turns last longer than a slice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,18 +72,21 @@ class Told(FirstCome):
         self.backlogged_ones.append(vgpu)
         super().backlogged(vgpu, now_ns)
 
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
+        return super().standing(vgpu, now_ns)._replace(budget_ns=8 * MS // 10 if vgpu == 2 else None)
+
 
 def test_kernels_that_end_together_queue_each_vgpu_once() -> None:
-    """vGPU 1's kernel outlives its slice, and ends at the end of vGPU 2's slice, as vGPU 2's own does."""
+    """vGPU 1's kernel outlives its slice, and ends at the end of vGPU 2's turn, as vGPU 2's own does."""
     events, policy = Events(), Told()
-    settings = Settings("", (), is_preemptive=True, slice_ns=10 * MS, handover_ns=0, sharing_loss_percent=0)
+    settings = Settings("", (), is_preemptive=True, slice_ns=6 * MS // 10, handover_ns=0, sharing_loss_percent=0)
     gpu = Gpu(events, policy, settings)
-    for vgpu, kernels_ns in ((1, [15 * MS, MS]), (2, [5 * MS, MS])):
+    for vgpu, kernels_ns in ((1, [MS, MS]), (2, [4 * MS // 10, MS])):
         gpu.join(vgpu, 1, lambda: None)
         gpu.submit(vgpu, kernels_ns)
-    events.run_until(20 * MS)
+    events.run_until(14 * MS // 10)
     assert policy.backlogged_ones == [1, 2]
-    events.run_until(20 * MS + 1)
+    events.run_until(14 * MS // 10 + 1)
     assert policy.backlogged_ones == [1, 2, 1, 2]
 
 
@@ -106,6 +109,24 @@ def test_a_turn_lasts_as_long_as_the_policy_says() -> None:
         gpu.settle()
         used.append((gpu.members[1].used_ns, gpu.members[2].used_ns))
     assert used == [(10 * MS, 0), (10 * MS, 30 * MS), (20 * MS, 30 * MS), (20 * MS, 60 * MS)]
+
+
+def test_what_is_taken_off_the_device_goes_on_later() -> None:
+    events, done = Events(), list[tuple[int, int]]()
+    device = Device(events, 8, lambda vgpu: done.append((events.now_ns, vgpu)))
+    device.start(1, 10 * MS)
+    device.start(2, 100 * MS)
+    assert device.others(2) == [1]
+    assert device.take_off(2) == 100 * MS
+    events.run_until(4 * MS)
+    assert device.left_ns(1) == 6 * MS
+    assert device.take_off(1) == 6 * MS
+    events.run_until(9 * MS)
+    assert done == []
+    assert device.take_used() == {1: 4 * MS}
+    device.start(1, 6 * MS)
+    events.run_until(20 * MS)
+    assert done == [(15 * MS, 1)]
 
 
 def test_a_core_shares_by_weight() -> None:
