@@ -12,6 +12,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Self, TypeVar
 
 from backend_host.errors import ConfigError
@@ -19,6 +20,8 @@ from backend_host.sizes import format_size, parse_size
 
 MAX_WEIGHT = 10_000
 MAX_QUOTA_BYTES = 1 << 50
+WHOLE = 100.0
+"""Percent: all of a GPU."""
 
 Changes = Mapping[str, Any]
 """New values, read, by the name of their field."""
@@ -79,6 +82,18 @@ def _show_quota(quota_bytes: int) -> str:
     return format_size(quota_bytes) if quota_bytes else "no limit"
 
 
+def _read_percent(written: object) -> float:
+    """In tenths."""
+    tenths = Fraction(str(written)) * 10
+    if isinstance(written, bool) or tenths.denominator != 1:
+        raise ValueError(written)
+    return float(tenths / 10)
+
+
+def _show_percent(percent: float) -> str:
+    return f"{percent:g} %"
+
+
 def _described(default: T, parameter: Parameter) -> T:
     return field(default=default, metadata={"parameter": parameter})
 
@@ -127,11 +142,50 @@ class Entitlement:
         ),
     )
     """As it was asked for; nothing: whichever has the least weight on it."""
+    request: float = _described(
+        0.0,
+        Parameter(
+            key="request",
+            option="--request",
+            metavar="PERCENT",
+            help="of the GPU that it gets at least while it has work; 0 for none",
+            rule="a request is a percentage from 0, for none, to 100, with one decimal at most",
+            read=_read_percent,
+            is_allowed=lambda request: 0 <= request <= WHOLE,
+            show=lambda request: _show_percent(request) if request else "",
+        ),
+    )
+    """Percent of the GPU, in tenths; 0: none."""
+    limit: float = _described(
+        WHOLE,
+        Parameter(
+            key="limit",
+            option="--limit",
+            metavar="PERCENT",
+            help="of the GPU that it uses at most, whether others want the rest or not; 100 for no limit",
+            rule="a limit is a percentage from 0.1 to 100, for none, with one decimal at most",
+            read=_read_percent,
+            is_allowed=lambda limit: 0 < limit <= WHOLE,
+            show=lambda limit: _show_percent(limit) if limit < WHOLE else "",
+        ),
+    )
+    """Percent of the GPU, in tenths; 100: none."""
 
     def __post_init__(self) -> None:
         for name, parameter in PARAMETERS.items():
             value = getattr(self, name)
             parameter.check(value, value)
+        if self.request > self.limit:
+            request, limit = PARAMETERS["request"], PARAMETERS["limit"]
+            raise EntitlementError(
+                f"{request.option} {_show_percent(self.request)} is above {limit.option} {_show_percent(self.limit)}: what a vGPU gets "
+                "at least is no more than what it may use at most"
+            )
+
+    @property
+    def limit_permille(self) -> int:
+        """As the control page has it: thousandths of the GPU; 0: no limit."""
+        return round(self.limit * 10) if self.limit < WHOLE else 0
 
     def changed(self, changes: Changes) -> Self:
         """This one with some fields replaced."""

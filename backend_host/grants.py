@@ -19,16 +19,17 @@ from dataclasses import dataclass
 from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import Grant, VgpuReading, charges
-from backend_host.entitlement import Entitlement
+from backend_host.entitlement import WHOLE, Entitlement
+from backend_host.history import UseHistory
 from scheduler.first_come import FirstCome
-from scheduler.policy import Policy, Standing
+from scheduler.policy import Bounded, Policy, Standing
 
 _BELL_TIMEOUT_S = 0.1
 _QUIET_TIMEOUT_S = 1.0
 
 OVERRUN_NS = 5_000_000_000
-"""A holder that keeps others waiting this much longer than its slice loses the grant, unless a kernel of it keeps a device that takes none back.
-What it has in flight goes on."""
+"""A holder that keeps others waiting this much longer than its slice loses the grant, unless a kernel of it keeps a device that takes none
+back. What it has in flight goes on."""
 
 log = logging.getLogger("fairgv.grants")
 
@@ -64,6 +65,7 @@ class GrantKeeper:
         self._advanced: dict[int, int] = {}
         """Charged for what it owes: what it then charges itself is not charged again, up to that."""
         self._looked_ns = 0
+        self._history = UseHistory()
         self._lock = threading.Lock()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
@@ -72,6 +74,11 @@ class GrantKeeper:
     def policy_name(self) -> str:
         """The policy in force, which is the fallback after a policy failed."""
         return self._policy.name
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether the policy in force knows requests."""
+        return isinstance(self._policy, Bounded)
 
     def start(self) -> None:
         """Begins to choose."""
@@ -91,7 +98,8 @@ class GrantKeeper:
             self._published.pop(vgpu, None)
             self._owed.pop(vgpu, None)
             self._advanced.pop(vgpu, None)
-            self._guarded(lambda: self._policy.joined(vgpu, entitlement.weight, time.monotonic_ns()))
+            self._history.begin(vgpu, time.monotonic_ns())
+            self._guarded(lambda: self._tell_joined(vgpu, entitlement, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
     def change(self, vgpu: int, entitlement: Entitlement) -> None:
@@ -100,6 +108,8 @@ class GrantKeeper:
             before, self._entitlements[vgpu] = self._entitlements[vgpu], entitlement
             if entitlement.weight != before.weight:
                 self._guarded(lambda: self._policy.weight_changed(vgpu, entitlement.weight, time.monotonic_ns()))
+            if (entitlement.request, entitlement.limit) != (before.request, before.limit):
+                self._guarded(lambda: self._tell_bounds(vgpu, entitlement, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
     def charge(self, vgpu: int, debt_ns: int) -> None:
@@ -115,13 +125,27 @@ class GrantKeeper:
             self._owed[vgpu] = owed_ns
         self._page.ring_bell()
 
+    def recent_shares(self, vgpu: int, used_ns: int) -> tuple[float, ...]:
+        """Its part of the GPU in each of `history.WINDOWS_S`, with what it has used by now."""
+        with self._lock:
+            return self._history.shares(vgpu, time.monotonic_ns(), used_ns)
+
     def leave(self, vgpu: int) -> None:
         """A vGPU takes part no more."""
         with self._lock:
             self._entitlements.pop(vgpu, None)
             self._waiting.discard(vgpu)
+            self._history.end(vgpu)
             self._page.set_standing(vgpu, math.inf, 0, charged_ns=0)
             self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
+
+    def _tell_joined(self, vgpu: int, entitlement: Entitlement, now_ns: int) -> None:
+        self._policy.joined(vgpu, entitlement.weight, now_ns)
+        self._tell_bounds(vgpu, entitlement, now_ns)
+
+    def _tell_bounds(self, vgpu: int, entitlement: Entitlement, now_ns: int) -> None:
+        if isinstance(self._policy, Bounded):
+            self._policy.bounds_changed(vgpu, entitlement.request / WHOLE, entitlement.limit / WHOLE, now_ns)
 
     def _run(self) -> None:
         bell = self._page.bell()
@@ -185,6 +209,7 @@ class GrantKeeper:
             moment_ns = min(max(moment_ns, account.charged_until_ns), now_ns)
             self._policy.charged(account.vgpu, used.pop(account.vgpu), moment_ns)
         self._accounts = accounts
+        self._history.note(now_ns, {account.vgpu: account.used_ns for account in accounts})
         for vgpu, used_ns in used.items():
             if used_ns:
                 self._policy.charged(vgpu, used_ns, now_ns)
@@ -254,7 +279,7 @@ class GrantKeeper:
         self._active = set()
         self._published = {}
         for vgpu, entitlement in self._entitlements.items():
-            self._policy.joined(vgpu, entitlement.weight, now_ns)
+            self._tell_joined(vgpu, entitlement, now_ns)
 
 
 def checked(standing: object) -> Standing:

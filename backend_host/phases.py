@@ -111,7 +111,7 @@ _PLACES = {
     "BESIDE": (110, 330), "BESIDE_WAITING": (350, 330),
     "RUNNING": (620, 230), "DRAINING": (620, 390), "STOPPING": (890, 310),
     "TAIL": (110, 480), "TAIL_WAITING": (350, 480),
-    "OFF_WAITING": (350, 610), "OFF_USER": (890, 610),
+    "OFF_OUT": (110, 610), "OFF_WAITING": (350, 610), "OFF_USER": (890, 610),
 }  # fmt: skip
 """Middles of the boxes: columns are stands, rows are where the work is."""
 _HEADS = {

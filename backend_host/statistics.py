@@ -1,7 +1,8 @@
 """What the daemon tells about itself: the source of `status`, `list`, `top` and the tests. Counters only grow while their owner lives."""
 
 from collections import Counter
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from backend_host.debts import DebtStatistics
@@ -92,6 +93,8 @@ class VGpuStatistics(Entitlement, _VGpu):
     coscheduling: CoschedulingStatistics
     totals: Totals
     clients: tuple[ClientStatistics, ...]
+    recent_shares: Mapping[int, float] = field(default_factory=dict)
+    """Its part of the GPU, 0 to 1, in the last so many seconds, or since it came."""
     late_ns: int = 0
     """Its work has kept others from the GPU for so long that the watchdog warns; 0: it does not."""
     nr_timed_out: int = 0

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from backend_host.entitlement import WHOLE
 from backend_host.ipc import Message
 from backend_host.sizes import format_size, format_time
 from backend_host.walls.settings import WALLS, Finding
@@ -25,6 +26,7 @@ def status(message: Message) -> RenderableType:
         *heads,
         vgpus(entries),
         clients(entries),
+        *held_back(entries),
         *large_launches(entries),
         *late_work(entries),
         *debts(message["debts"]),
@@ -66,11 +68,12 @@ def vgpus(entries: Sequence[Message]) -> RenderableType:
     """One row a vGPU."""
     if not entries:
         return Text("no vGPU yet: fairgv-host attach DOMAIN, or fairgv-run -- PROGRAM")
+    recent = "last " + ", ".join(f"{window} s" for window in entries[0]["recent_shares"])
     table = Table(
-        "vGPU", "kind", "GPU", "weight", "GPU time", "share", "memory", "region", "clients", "calls", "round trips"
+        *("vGPU", "kind", "GPU", "weight", "request", "limit", "GPU time", "share", recent),
+        *("memory", "region", "clients"),
     )
     for entry in entries:
-        totals = entry["totals"]
         quota = f" of {format_size(entry['quota_bytes'])}" if entry["quota_bytes"] else ""
         _add_row(
             table,
@@ -78,13 +81,14 @@ def vgpus(entries: Sequence[Message]) -> RenderableType:
             entry["kind"],
             str(entry["gpu_number"]),
             str(entry["weight"]),
+            f"{entry['request']:g} %" if entry["request"] else "-",
+            f"{entry['limit']:g} %" if entry["limit"] < WHOLE else "-",
             format_time(entry["used_ns"]),
             f"{entry['share']:.1%}",
+            " ".join(f"{share:.1%}" for share in entry["recent_shares"].values()),
             format_size(entry["memory_bytes"]) + quota,
             format_size(entry["region_bytes"]),
-            f"{len(entry['clients'])} of {totals['nr_clients']}",
-            str(totals["nr_calls"]),
-            str(totals["nr_round_trips"]),
+            f"{len(entry['clients'])} of {entry['totals']['nr_clients']}",
         )
     return table
 
@@ -123,6 +127,13 @@ def clients(entries: Sequence[Message]) -> RenderableType:
             format_time(client["gpu_ns"]),
         )
     return table
+
+
+def held_back(entries: Sequence[Message]) -> Iterator[Text]:
+    """A line for each vGPU whose limit kept its programs from a turn."""
+    for entry in entries:
+        if entry["totals"]["limited_ns"]:
+            yield Text(f"{entry['name']}: held back by its limit for {format_time(entry['totals']['limited_ns'])}")
 
 
 def large_launches(entries: Sequence[Message]) -> Iterator[Text]:

@@ -6,6 +6,7 @@ from backend_host.caretaker import Caretaker
 from backend_host.device.gpu import Gpu
 from backend_host.device.readings import VgpuReading, WorkerReading, WorkerState
 from backend_host.entitlement import Entitlement
+from backend_host.history import WINDOWS_S
 from backend_host.limits import Limits
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.window import Window, WindowPeer
@@ -54,6 +55,7 @@ class VGpu:
             used_ns=account.used_ns,
             held_ns=account.held_ns,
             share=account.used_ns / all_ns if all_ns else 0.0,
+            recent_shares=dict(zip(WINDOWS_S, self.gpu.keeper.recent_shares(self.index, account.used_ns), strict=True)),
             nr_grants=account.nr_grants,
             late_ns=self._late_ns(),
             nr_timed_out=self.nr_timed_out,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
 from backend_host.debts import Debts
-from backend_host.device.gpu import Gpu, check_quota, place
+from backend_host.device.gpu import Gpu, check_quota, check_request, place
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
@@ -144,8 +144,13 @@ class VGpuRegistry:
                 raise RefusedError(_unknown(name))
             before, changed = vgpu.entitlement, vgpu.entitlement.changed(changes)
             check_quota(vgpu.gpu, changed)
+            check_request(
+                vgpu.gpu, changed, {key: other for key, other in self._entitlements_on(vgpu.gpu).items() if key != name}
+            )
             vgpu.entitlement = changed
             vgpu.gpu.keeper.change(vgpu.index, vgpu.entitlement)
+            if changed.limit != before.limit:
+                vgpu.gpu.page.set_limit(vgpu.index, changed.limit_permille)
             if (quota_bytes := vgpu.entitlement.quota_bytes) != before.quota_bytes:
                 vgpu.gpu.page.set_quota(vgpu.index, quota_bytes)
                 vgpu.region.set_facts(with_quota(vgpu.gpu.device.facts, quota_bytes))
@@ -304,13 +309,14 @@ class VGpuRegistry:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
         debtor = f"domain {name}" if kind == "domain" else f"user {uid}"
         try:
-            gpu, index = place(self._gpus, entitlement, self._weight_on)
+            gpu, index = place(self._gpus, entitlement, self._entitlements_on)
         except RefusedError:
             os.close(memory)
             raise
         with contextlib.ExitStack() as undo:
             undo.callback(gpu.page.vgpu_free, index)
             gpu.page.set_limits(index, **self._limits.of_workers())
+            gpu.page.set_limit(index, entitlement.limit_permille)
             try:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
@@ -333,8 +339,9 @@ class VGpuRegistry:
         )
         return vgpu
 
-    def _weight_on(self, gpu: Gpu) -> int:
-        return sum(vgpu.entitlement.weight for vgpu in self._on(gpu))
+    def _entitlements_on(self, gpu: Gpu) -> dict[str, Entitlement]:
+        """Of those on this Gpu, by their names, with the lock held."""
+        return {vgpu.name: vgpu.entitlement for vgpu in self._on(gpu)}
 
     def _caretaker(
         self,

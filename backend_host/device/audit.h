@@ -22,7 +22,9 @@ struct fgw_claim {
     uint64_t used_ns;
     uint64_t held_ns; /* as it charged itself, without what others count of unused grants */
     uint64_t charged_until_ns;
-    uint32_t generation; /* 0: there is none */
+    uint64_t limited_until_ns;
+    uint32_t limit_permille; /* the daemon's; 0: none */
+    uint32_t generation;     /* 0: there is none */
     uint32_t nr_workers;
     uint32_t nr_unused; /* as others count it */
     double standing, standing_per_ns;

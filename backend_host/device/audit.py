@@ -23,6 +23,8 @@ class Claim(NamedTuple):
     uses: bool
     waits: bool
     works: bool
+    limit_permille: int
+    limited_until_ns: int
 
     @property
     def charged_ns(self) -> int:
@@ -84,4 +86,6 @@ def _claim(each: ffi.CData) -> Claim:
         uses=bool(each.uses),
         waits=bool(each.waits),
         works=bool(each.works),
+        limit_permille=each.limit_permille,
+        limited_until_ns=each.limited_until_ns,
     )

@@ -12,6 +12,7 @@ Mended, and an alarm, without blame:
 
 Evidence, which ends the vGPU's workers, with the reason:
   figures that cannot be true: charges that became less, that are more than there was time, or that reach into the future
+  a limit whose count is put back, by its own charges (kept_limit.py)
   turns that are not paid for: for UNPAID_NS of time more than twice what it charged itself, it said that it has its turn, held the grant, and
   others said that they wait
 
@@ -24,11 +25,12 @@ Wrong when: a taken-over worker submits without a turn. The page tells of no wor
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backend_host.device.audit import Audit, Claim
 from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.device.forgeries import Forgeries
+from backend_host.device.kept_limit import KeptLimit
 
 LOOK_S = 0.02
 """Two looks are within 50 ms, also where a look comes late by half of its time."""
@@ -61,6 +63,7 @@ class _Kept:
     most_workers: int = 1
     unpaid_ns: int = 0
     is_blamed: bool = False
+    limit: KeptLimit = field(default_factory=KeptLimit)
 
 
 @dataclass
@@ -148,7 +151,9 @@ class Auditor:
             self._kept[vgpu] = _Kept(claim.generation, claim, now_ns, claim)
             return
         kept.most_workers = max(kept.most_workers, claim.nr_workers)
-        if not kept.is_blamed and (why := _untrue(kept, claim, now_ns)):
+        is_put_back = kept.limit.is_put_back(claim, self._page.slice_ns, now_ns)
+        why = "it put back the count of its limit" if is_put_back else _untrue(kept, claim, now_ns)
+        if why and not kept.is_blamed:
             self._blame(vgpu, kept, why)
         charged_ns = max(0, claim.charged_ns - kept.last.charged_ns)
         self._pay(vgpu, kept, charged_ns)

@@ -140,6 +140,10 @@ class ControlPage:
         """Changes the memory quota (0: none). What is allocated already stays."""
         lib.fgw_control_set_quota(self.page, _bounded(vgpu, MAX_VGPUS), quota_bytes)
 
+    def set_limit(self, vgpu: int, limit_permille: int) -> None:
+        """Changes how much of the GPU it uses at most, in thousandths (0: no limit). What it is to pay back stays."""
+        lib.fgw_control_set_share_limit(self.page, _bounded(vgpu, MAX_VGPUS), limit_permille)
+
     def set_limits(
         self, vgpu: int, *, contexts: int = 0, streams: int = 0, modules: int = 0, image_bytes: int = 0
     ) -> None:
@@ -163,6 +167,8 @@ class ControlPage:
             nr_workers=reading.nr_workers,
             nr_waiting=reading.nr_waiting,
             waiting_since_ns=reading.waiting_since_ns,
+            limit_permille=reading.limit_permille,
+            limited_until_ns=reading.limited_until_ns,
         )
 
     def vgpus(self) -> list[VgpuReading]:

@@ -7,7 +7,7 @@ Wrong when: one program is to use several. A guest sees its own Gpu alone, as de
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend_host.config import Config
@@ -16,7 +16,7 @@ from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
 from backend_host.devices import Device, kernel_wall
-from backend_host.entitlement import Entitlement
+from backend_host.entitlement import WHOLE, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.sizes import format_size
@@ -129,16 +129,50 @@ def check_quota(gpu: Gpu, entitlement: Entitlement) -> None:
         )
 
 
-def place(gpus: Sequence[Gpu], entitlement: Entitlement, weight_on: Callable[[Gpu], int]) -> tuple[Gpu, int]:
-    """The Gpu of a new vGPU and its number there: on the one that was asked for, or of those with room the one of least weight.
+def check_request(gpu: Gpu, entitlement: Entitlement, others: Mapping[str, Entitlement]) -> None:
+    """RefusedError for a request that the Gpu's policy does not know, or that it cannot keep beside those of the `others` on it, by name."""
+    if not entitlement.request:
+        return
+    if not gpu.keeper.takes_requests:
+        raise RefusedError(
+            f"--request: the policy {gpu.keeper.policy_name} of GPU {gpu.number} knows no requests; it is for the daemon's start to choose "
+            "one that does: fairgv-host start --policy elastic"
+        )
+    requests = {name: other.request for name, other in others.items() if other.request}
+    left = WHOLE - sum(requests.values())
+    if round(entitlement.request * 10) > round(left * 10):
+        have = ", ".join(f"{name} {request:g} %" for name, request in sorted(requests.items()))
+        raise RefusedError(
+            f"--request {entitlement.request:g} % is more than GPU {gpu.number} has left: {left:g} %, as {WHOLE - left:g} % are "
+            f"requested ({have})"
+        )
+
+
+def place(
+    gpus: Sequence[Gpu], entitlement: Entitlement, others: Callable[[Gpu], Mapping[str, Entitlement]]
+) -> tuple[Gpu, int]:
+    """The Gpu of a new vGPU and its number there: on the one that was asked for, or of those with room the one of least weight. `others`: of
+    each vGPU on a Gpu, by its name.
 
     RefusedError when there is none.
     """
+
+    def weight_on(gpu: Gpu) -> int:
+        return sum(other.weight for other in others(gpu).values())
+
     candidates = [find(gpus, entitlement.gpu)] if entitlement.gpu else sorted(gpus, key=weight_on)
+    refusals = []
     for gpu in candidates:
         check_quota(gpu, entitlement)
+        try:
+            check_request(gpu, entitlement, others(gpu))
+        except RefusedError as error:
+            refusals.append(error)
+            continue
         with contextlib.suppress(ControlPageFullError):
             return gpu, gpu.page.vgpu_take(entitlement.quota_bytes)
+    if refusals:
+        raise refusals[0]
     raise RefusedError(f"all {MAX_VGPUS} vGPUs of {'the' if len(candidates) == 1 else 'each'} Gpu are taken")
 
 

@@ -19,6 +19,7 @@ class Why(enum.IntEnum):
     UNUSED = 3
     EVICTED = 4
     DIED = 5
+    LIMIT = 6
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,10 @@ class VgpuReading:
     nr_workers: int
     nr_waiting: int
     waiting_since_ns: int
+    limit_permille: int = 0
+    """Thousandths of the GPU that it uses at most; 0: no limit."""
+    limited_until_ns: int = 0
+    """What it was charged lasts until then at its limit (worker/page/allowance.h)."""
 
     @property
     def charged_ns(self) -> int:

@@ -35,6 +35,7 @@ HEADERS = (
     "page/grantee.h",
     "page/bell.h",
     "page/account.h",
+    "page/allowance.h",
     "page/outlook.h",
     "page/grant.h",
     "page/apart.h",

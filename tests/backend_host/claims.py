@@ -13,7 +13,7 @@ from tests.backend_host.grantees import attach
 OWN = 3
 """Of a page's objects, the first that is a vGPU's own."""
 PHASES = {"out": 0, "waiting": 1, "ready": 2, "running": 3, "idle": 4}
-USED, HELD, UNTIL = 0, 8, 16
+USED, HELD, UNTIL, LIMITED = 0, 8, 16, 32
 """Places in an account."""
 
 
@@ -28,9 +28,11 @@ class Claimant:
     def write(self, place: int, value: int, nbytes: int = 8) -> None:
         self.memory[place : place + nbytes] = value.to_bytes(nbytes, "little")
 
+    def read(self, place: int) -> int:
+        return int.from_bytes(self.memory[place : place + 8], "little")
+
     def add(self, place: int, value: int) -> None:
-        before = int.from_bytes(self.memory[place : place + 8], "little")
-        self.write(place, (before + value) % (1 << 64))
+        self.write(place, (self.read(place) + value) % (1 << 64))
 
     def says(self, phase: str) -> None:
         lib.fgw_grant_show_phase(self.grantee, PHASES[phase])

@@ -14,7 +14,7 @@ from backend_host.worker._worker import lib
 from backend_host.device import auditor
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import ControlPage
-from tests.backend_host.claims import HELD, UNTIL, USED, Claimant
+from tests.backend_host.claims import HELD, LIMITED, UNTIL, USED, Claimant
 
 GRANT = 1
 WORD, START, USERS, WAITING, RUNNING = 0, 8, 16, 64, 128
@@ -304,3 +304,47 @@ def test_a_word_that_no_worker_writes_alarms_at_once(scene: Scene) -> None:
     scene.write(WORD, 7 << 32 | 40_000)
     scene.look()
     assert scene.alarms == ["a grant of nobody"]
+
+
+def limited(scene: Scene) -> None:
+    """The first one has a limit, and an auditor that knows it; half a second of it is charged."""
+    scene.control.set_limit(scene.one.vgpu, 100)
+    scene.look(2)
+    lib.fgw_grant_charge_hold(scene.one.grantee, 500 * MS)
+
+
+def look_for(scene: Scene, time_ms: int) -> None:
+    end_ns = time.monotonic_ns() + time_ms * MS
+    while time.monotonic_ns() < end_ns and not scene.ended:
+        scene.look()
+        time.sleep(0.02)
+
+
+def test_who_puts_back_the_count_of_its_limit_is_ended(scene: Scene) -> None:
+    limited(scene)
+    scene.look()
+    scene.one.write(LIMITED, 0)
+    look_for(scene, 20_000)
+    assert scene.ended == {scene.one.vgpu: "it put back the count of its limit"}
+
+
+def test_it_is_no_use_to_have_it_right_now_and_then(scene: Scene) -> None:
+    limited(scene)
+    true = scene.one.read(LIMITED)
+    for nr in itertools.count():
+        scene.one.write(LIMITED, true if nr % 3 == 0 else 0)
+        look_for(scene, 30)
+        if scene.ended or nr > 1000:
+            break
+    assert list(scene.ended) == [scene.one.vgpu]
+
+
+@pytest.mark.parametrize("permille", [10, 500, 0])
+def test_another_limit_is_no_fault_of_its_vgpu(scene: Scene, permille: int) -> None:
+    limited(scene)
+    for limit in (100, permille, 999, permille):
+        scene.control.set_limit(scene.one.vgpu, limit)
+        scene.look(2)
+        lib.fgw_grant_charge_hold(scene.one.grantee, 50 * MS)
+        look_for(scene, 400)
+    assert scene.ended == {}

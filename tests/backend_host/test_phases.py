@@ -81,9 +81,9 @@ def test_nobody_gets_in_but_by_entering_and_out_but_by_leaving(library: ctypes.C
     numbers = words(library)
     for (a, from_), (b, to) in itertools.permutations(numbers.items(), 2):
         if library.may_follow(from_, to) and library.work_of(from_) == WORK_OFF != library.work_of(to):
-            assert (a, b) in {(OFF_USER, RUNNING), ("off-waiting", "beside-waiting")}
+            assert (a, b) in {(OFF_USER, RUNNING), ("off-waiting", "beside-waiting"), ("off-out", "beside")}
         if library.may_follow(from_, to) and library.work_of(to) == WORK_OFF != library.work_of(from_):
-            assert library.stand_of(to) != STANDS_OUT
+            assert (library.stand_of(to) == STANDS_OUT) == (b == "off-out")
 
 
 def test_a_change_is_shown(library: ctypes.CDLL) -> None:

@@ -158,8 +158,8 @@ static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool
     }
 }
 
-/* How long to sleep when spinning is over; 0: not now. */
-static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_backlog_full)
+/* How long to sleep at most for what is on the device, or for a turn that it waits for; 0: not now. */
+static uint64_t news_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_backlog_full)
 {
     if (fgw_turn_may_change(worker)) {
         return 0; /* about to give the grant back */
@@ -183,6 +183,14 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
         return FGW_GRANT_UNUSED_NS < poll_ns ? FGW_GRANT_UNUSED_NS : poll_ns;
     }
     return poll_ns;
+}
+
+/* How long to sleep when spinning is over; 0: not now. */
+static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_backlog_full)
+{
+    const uint64_t for_ns = news_ns(worker, now_ns, quiet_ns, is_backlog_full);
+    const uint64_t held_back_ns = fgw_turn_held_back_ns(worker, now_ns);
+    return for_ns < held_back_ns ? for_ns : held_back_ns;
 }
 
 static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog_full)

@@ -9,6 +9,8 @@
 #include "page/account.h"
 
 #include "ivshmem/region.h"
+#include "page/allowance.h"
+#include "page/bell.h"
 #include "page/outlook.h"
 #include "page/sets.h"
 
@@ -62,6 +64,7 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
     const uint64_t used_ns = (to_ns - start_ns - spared_ns(grantee, start_ns, to_ns)) / nr_sharers;
     atomic_fetch_add_explicit(&grantee->account->used_ns, used_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
+    fgw_allowance_charge(grantee, used_ns, to_ns);
 }
 
 void fgw_grant_charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
@@ -91,6 +94,9 @@ void fgw_grant_charge_hold(struct fgw_grantee *grantee, uint64_t held_ns)
 {
     atomic_fetch_add_explicit(&grantee->account->held_ns, held_ns, memory_order_relaxed);
     grantee->turn_held_ns += held_ns;
+    if (fgw_allowance_is_limited(grantee)) {
+        fgw_allowance_charge(grantee, held_ns, fgw_clock_ns());
+    }
 }
 
 uint64_t fgw_vgpu_memory_bytes(const struct fgw_control *control, uint32_t index, uint64_t *quota_bytes)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "page/account.h"
+#include "page/allowance.h"
 #include "page/bell.h"
 #include "page/lives.h"
 #include "page/outlook.h"
@@ -179,6 +180,7 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&control->own[index]->grant.word, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
             atomic_store(&vgpu->budget_ns, 0);
+            atomic_store(&vgpu->limit_permille, 0);
             for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {
                 atomic_store(&vgpu->most[i], 0);
             }
@@ -206,6 +208,23 @@ void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index)
 void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes)
 {
     atomic_store(&control->decided->vgpus[index].quota_bytes, quota_bytes);
+}
+
+void fgw_control_set_share_limit(struct fgw_control *control, uint32_t index, uint32_t permille)
+{
+    struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
+    _Atomic uint64_t *until_ns = &control->accounts[index]->limited_until_ns;
+    const uint64_t slice_ns = atomic_load(&control->decided->slice_ns);
+    const struct fgw_rate after = {.permille = permille < FGW_ALLOWANCE_WHOLE ? permille : 0, .slice_ns = slice_ns};
+    const struct fgw_rate before = {.permille = atomic_exchange(&vgpu->limit_permille, (uint32_t)after.permille),
+                                    .slice_ns = slice_ns};
+    if (before.permille == 0 || after.permille == 0) {
+        atomic_store(until_ns, 0);
+        return;
+    }
+    uint64_t word = atomic_load(until_ns);
+    while (!atomic_compare_exchange_weak(until_ns, &word, fgw_allowance_changed(word, before, after, fgw_clock_ns()))) {
+    }
 }
 
 void fgw_control_set_limit(struct fgw_control *control, uint32_t index, uint32_t limited, uint64_t most)
@@ -243,6 +262,8 @@ bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct f
         .memory_bytes = memory_bytes,
         .quota_bytes = quota_bytes,
         .waiting_since_ns = atomic_load(&account->waiting_since_ns),
+        .limited_until_ns = atomic_load(&account->limited_until_ns),
+        .limit_permille = atomic_load(&vgpu->limit_permille),
         .nr_workers = nr_workers(control, index),
         .nr_waiting = fgw_set_nr_common(&vgpu->members, &control->grant->waiting),
     };

@@ -17,6 +17,8 @@ struct fgw_vgpu_reading {
     uint64_t memory_bytes;
     uint64_t quota_bytes;
     uint64_t waiting_since_ns;
+    uint64_t limited_until_ns; /* see allowance.h */
+    uint32_t limit_permille;   /* 0: none */
     uint32_t nr_workers;
     uint32_t nr_waiting;
 };
@@ -49,6 +51,8 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes);
 void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index);
 /* Sets how much of an enum fgw_limited it may have, 0: as much as it likes. */
 void fgw_control_set_limit(struct fgw_control *control, uint32_t index, uint32_t limited, uint64_t most);
+/* Sets its limit, in thousandths of the GPU; 0: none. What it is to pay back of another limit stays. */
+void fgw_control_set_share_limit(struct fgw_control *control, uint32_t index, uint32_t permille);
 void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes);
 int fgw_control_worker_take(struct fgw_control *control);
 /* Makes the worker a member of the vGPU. Only once for a slot, before the worker opens the page. */

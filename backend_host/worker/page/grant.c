@@ -11,6 +11,7 @@
 #include "page/grant.h"
 
 #include "ivshmem/region.h"
+#include "page/allowance.h"
 #include "page/apart.h"
 #include "page/bell.h"
 #include "page/hand_over.h"
@@ -315,10 +316,11 @@ void fgw_grant_alert_next(struct fgw_grantee *grantee)
 
 void fgw_grant_close(struct fgw_grantee *grantee)
 {
+    const bool is_used_up = fgw_allowance_left_ns(grantee, fgw_clock_ns()) == 0;
+    const uint64_t closed = closed_for(grantee, is_used_up ? FGW_WHY_LIMIT : FGW_WHY_SLICE);
     uint64_t word = atomic_load(&grantee->control->grant->word);
     while (fgw_grant_holder(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
-        if (atomic_compare_exchange_weak(&grantee->control->grant->word, &word,
-                                         word | closed_for(grantee, FGW_WHY_SLICE))) {
+        if (atomic_compare_exchange_weak(&grantee->control->grant->word, &word, word | closed)) {
             fgw_grant_alert_next(grantee);
             break;
         }

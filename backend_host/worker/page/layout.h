@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 12u
+#define FGW_CONTROL_VERSION 13u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -98,7 +98,8 @@ struct fgw_decided_vgpu {
     _Atomic double standing_per_ns;
     _Atomic uint64_t budget_ns;            /* how long its turn may last while others wait; 0: a slice */
     _Atomic uint64_t most[FGW_NR_LIMITED]; /* 0: no limit */
-    uint8_t pad[24];                       /* for what else it may have: a limit, a class, a space */
+    _Atomic uint32_t limit_permille;       /* of the GPU it uses at most so many thousandths; 0: no limit */
+    uint8_t pad[20];                       /* for what else it may have: a class, a space */
 };
 _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
@@ -148,7 +149,8 @@ enum fgw_why {
     FGW_WHY_UNUSED = 3,  /* none of the holder's workers came for it */
     FGW_WHY_EVICTED = 4, /* the daemon took it */
     FGW_WHY_DIED = 5,    /* the holder's last user died */
-    FGW_WHY_LAST = FGW_WHY_DIED,
+    FGW_WHY_LIMIT = 6,   /* the holder had what its limit lets it have */
+    FGW_WHY_LAST = FGW_WHY_LIMIT,
 };
 
 /* One hand-over, kept under its sequence number. Whoever handed over writes it, and the first worker that enters adds
@@ -195,8 +197,9 @@ struct fgw_account {
     _Atomic uint64_t held_ns;          /* that it kept the grant from others without using the GPU */
     _Atomic uint64_t charged_until_ns; /* the union of its workers' busy times is charged up to here; CLOCK_MONOTONIC */
     _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
+    _Atomic uint64_t limited_until_ns; /* what it was charged lasts so long at its limit: see allowance.h */
     _Atomic uint32_t has_long_turns;   /* its last turn took its slice, or nearly */
-    uint8_t pad[FGW_PAGE_BYTES - 36];
+    uint8_t pad[FGW_PAGE_BYTES - 44];
 };
 _Static_assert(sizeof(struct fgw_account) == FGW_PAGE_BYTES, "account");
 

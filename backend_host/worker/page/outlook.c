@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "page/allowance.h"
 #include "page/bell.h"
 #include "page/sets.h"
 
@@ -151,7 +152,7 @@ bool fgw_grant_is_first(const struct fgw_grantee *grantee)
     return is_behind_none(&next);
 }
 
-/* What is left of the slice matters while others wait. */
+/* What is left of the slice matters while others wait, what is left of the limit always. */
 struct fgw_outlook fgw_outlook_take(const struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_outlook outlook = {
@@ -162,9 +163,12 @@ struct fgw_outlook fgw_outlook_take(const struct fgw_grantee *grantee, uint64_t 
         .is_preemptive = fgw_grant_is_preemptive(grantee),
         .has = fgw_grant_has(grantee),
         .others_wait = fgw_grant_others_wait(grantee),
+        .allowed_ns = fgw_allowance_left_ns(grantee, now_ns),
     };
-    if (outlook.has && outlook.others_wait) {
-        outlook.left_ns = fgw_grant_left_ns(grantee, now_ns);
+    outlook.is_timed = outlook.others_wait || outlook.allowed_ns != UINT64_MAX;
+    if (outlook.has && outlook.is_timed) {
+        const uint64_t left_ns = outlook.others_wait ? fgw_grant_left_ns(grantee, now_ns) : UINT64_MAX;
+        outlook.left_ns = left_ns < outlook.allowed_ns ? left_ns : outlook.allowed_ns;
     }
     return outlook;
 }

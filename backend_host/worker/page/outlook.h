@@ -93,11 +93,13 @@ struct fgw_outlook {
     const struct fgw_grantee *grantee;
     uint64_t now_ns;
     uint64_t slice_ns;
-    uint64_t left_ns; /* of the slice; 0: it is over, or nobody waits for its end */
+    uint64_t left_ns;    /* of its turn; 0: it is over, or nothing ends it */
+    uint64_t allowed_ns; /* by its limit; UINT64_MAX: it has none */
     uint32_t sequence;
     bool is_preemptive;
     bool has; /* the worker may submit */
     bool others_wait;
+    bool is_timed; /* its turn has an end: others wait for it, or it has a limit */
     struct fgw_next next;
 };
 

@@ -97,7 +97,7 @@ uint64_t fgw_patience_ns(const struct fgw_patience_view *view)
 bool fgw_patience_is_over(const struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     const struct fgw_patience *patience = &worker->turn->patience;
-    const uint64_t had_ns = outlook->slice_ns - outlook->left_ns;
+    const uint64_t had_ns = outlook->slice_ns > outlook->left_ns ? outlook->slice_ns - outlook->left_ns : 0;
     const bool is_young = had_ns < outlook->slice_ns / FGW_MIN_SLICE_DIVISOR; /* where it stands does not matter */
     const struct fgw_patience_view view = {
         .pause_ns = fgv_habit_mean_ns(&patience->pause),

@@ -31,6 +31,7 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
     X(TAIL_WAITING, "tail-waiting", FGW_WAITS, FGW_WORK_PAID, "the same, and it waits for its next turn")              \
     X(BESIDE, "beside", FGW_STANDS_OUT, FGW_WORK_ON, "its work goes on outside a turn of its own")                     \
     X(BESIDE_WAITING, "beside-waiting", FGW_WAITS, FGW_WORK_ON, "the same, and it waits for its next turn")            \
+    X(OFF_OUT, "off-out", FGW_STANDS_OUT, FGW_WORK_OFF, "its limit holds it back, and its work off the device")        \
     X(OFF_WAITING, "off-waiting", FGW_WAITS, FGW_WORK_OFF, "its work was taken off the device until its next turn")    \
     X(OFF_USER, "off-user", FGW_USES, FGW_WORK_OFF, "its turn has come, and its work is to be brought back")
 
@@ -60,6 +61,7 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
     X(DRAINING, BESIDE, "its work goes on for long, and nobody is known to need the device alone")                     \
     X(DRAINING, BESIDE_WAITING, "the same, and it has more to submit")                                                 \
     X(DRAINING, OFF_WAITING, "its work goes on for long, and the next one will use all of its turn")                   \
+    X(DRAINING, OFF_OUT, "its work goes on for long, and its vGPU has used up its part")                               \
     X(STOPPING, READY, "it has stopped")                                                                               \
     X(STOPPING, RUNNING, "the grant came back before it stopped")                                                      \
     X(STOPPING, DRAINING, "it does not stop in time, and is let end as other kernels are")                             \
@@ -68,6 +70,7 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
     X(STOPPING, BESIDE, "it does not stop in time, and goes on for long")                                              \
     X(STOPPING, BESIDE_WAITING, "the same, and it has more to submit")                                                 \
     X(STOPPING, OFF_WAITING, "it does not stop in time, and the next one will use all of its turn")                    \
+    X(STOPPING, OFF_OUT, "it does not stop in time, and its vGPU has used up its part")                                \
     X(TAIL, OUT, "its work has ended")                                                                                 \
     X(TAIL, TAIL_WAITING, "it has something to submit")                                                                \
     X(TAIL, RUNNING, "it has something to submit, and the grant is free, or its vGPU's own and open")                  \
@@ -80,6 +83,7 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
     X(BESIDE, BESIDE_WAITING, "it has something to submit")                                                            \
     X(BESIDE, RUNNING, "it has something to submit, and the grant is free, or its vGPU's own and open")                \
     X(BESIDE, OFF_WAITING, "its work is in the way of the holder's")                                                   \
+    X(BESIDE, OFF_OUT, "its work is in the way of the holder's, and its vGPU has used up its part")                    \
     X(BESIDE, OFF_USER, "its work was taken off the device while the grant became free")                               \
     X(BESIDE_WAITING, WAITING, "its work has ended")                                                                   \
     X(BESIDE_WAITING, BESIDE, "what waited was dropped, is gated, or goes beside as a copy")                           \
@@ -87,6 +91,10 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
     X(BESIDE_WAITING, OFF_WAITING, "its work is in the way of the holder's")                                           \
     X(BESIDE_WAITING, OFF_USER, "its work was taken off the device while the grant became free")                       \
     X(OFF_WAITING, OFF_USER, "its turn has come")                                                                      \
+    X(OFF_WAITING, OFF_OUT, "another worker has used up what its vGPU may have")                                       \
+    X(OFF_OUT, OFF_WAITING, "its limit lets it go on, and the grant is another's or closed")                           \
+    X(OFF_OUT, OFF_USER, "its limit lets it go on, and the grant is free, or its vGPU's own and open")                 \
+    X(OFF_OUT, BESIDE, "its client has ended: no driver lets go of what stands still")                                 \
     X(OFF_WAITING, BESIDE_WAITING, "its client has ended: no driver lets go of what stands still")                     \
     X(OFF_USER, RUNNING, "its work is on the device again")                                                            \
     X(OFF_USER, OFF_WAITING, "the grant was taken away before it was used")

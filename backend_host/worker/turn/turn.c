@@ -21,6 +21,7 @@
 #include "turn/turn.h"
 
 #include "client/state.h"
+#include "page/allowance.h"
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/grantee.h"
@@ -42,13 +43,15 @@
 /* So long before a slice ends the next one is woken: waking takes less, and it spins for longer (rest.c). */
 #define FGW_ALERT_NS UINT64_C(200000)
 
-/* The slice is over, or given up for a newcomer, and the next one is not this vGPU's too. */
+/* The slice is over, or given up for a newcomer, and the next one is not this vGPU's too; or its limit is reached. */
 static bool is_over(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     if (fgw_newcomer_hurries(worker, outlook)) {
         outlook->left_ns = 0;
-    } else if (outlook->left_ns == 0 && fgw_grant_renew(&worker->grantee, outlook->now_ns)) {
-        outlook->left_ns = fgw_grant_left_ns(&worker->grantee, outlook->now_ns);
+    } else if (outlook->left_ns == 0 && outlook->allowed_ns != 0 &&
+               fgw_grant_renew(&worker->grantee, outlook->now_ns)) {
+        const uint64_t left_ns = fgw_grant_left_ns(&worker->grantee, outlook->now_ns);
+        outlook->left_ns = left_ns < outlook->allowed_ns ? left_ns : outlook->allowed_ns;
     }
     return outlook->left_ns == 0;
 }
@@ -59,8 +62,8 @@ static uint64_t clock_unless(uint64_t now_ns)
     return now_ns != 0 ? now_ns : fgw_clock_ns();
 }
 
-/* Tells whether one more ends with the slice while others wait. */
-static bool fits_slice(struct fgw_worker *worker)
+/* Tells whether one more ends with the turn, which has an end. */
+static bool fits_turn(struct fgw_worker *worker)
 {
     worker->turn->shared_ns = fgw_clock_ns();
     struct fgw_outlook outlook = fgw_outlook_take(&worker->grantee, worker->turn->shared_ns);
@@ -92,7 +95,9 @@ bool fgw_turn_begin(struct fgw_worker *worker)
         fgw_patience_end_hold(worker, others_wait, clock_unless(now_ns));
         fgw_phase_change(worker, FGW_PHASE_READY);
     }
-    return others_wait ? fits_slice(worker) : worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
+    return others_wait || fgw_allowance_is_limited(&worker->grantee)
+               ? fits_turn(worker)
+               : worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
 }
 
 /* Tells whether a grant is wanted for something: for a backlog that is gated it is not. */
@@ -121,7 +126,7 @@ static void wait_off(struct fgw_worker *worker, uint64_t now_ns)
     }
     if (has || fgw_move_enter(worker, now_ns)) {
         fgw_ways_back(worker);
-    } else {
+    } else if (fgw_turn_is_waiting(worker)) {
         fgw_grant_nudge(&worker->grantee, now_ns);
     }
 }
@@ -130,6 +135,9 @@ static void wait_off(struct fgw_worker *worker, uint64_t now_ns)
 static void wait_for_turn(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     if (!has_pending(worker)) {
+        worker->turn->held_back_since_ns = 0;
+        fgw_move_out(worker);
+    } else if (outlook->allowed_ns == 0) {
         fgw_move_out(worker);
     }
     if (!fgw_ways_clear(worker, outlook) && fgw_turn_is_waiting(worker)) {
@@ -137,7 +145,7 @@ static void wait_for_turn(struct fgw_worker *worker, struct fgw_outlook *outlook
     }
 }
 
-/* Others wait for the end of this turn. */
+/* This turn has an end. */
 static void watch_slice(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     if (fgw_ways_interrupt(worker)) {
@@ -197,7 +205,7 @@ void fgw_turn_poll(struct fgw_worker *worker, uint64_t now_ns)
         wait_for_turn(worker, &outlook);
         return;
     }
-    if (outlook.has && outlook.others_wait) {
+    if (outlook.has && outlook.is_timed) {
         watch_slice(worker, &outlook);
     }
     if (outlook.has) {
@@ -222,6 +230,13 @@ void fgw_turn_end(struct fgw_worker *worker)
         fgw_ways_back(worker);
     }
     fgw_charge_end_begin(worker);
+}
+
+uint64_t fgw_turn_held_back_ns(const struct fgw_worker *worker, uint64_t now_ns)
+{
+    const bool wants = worker->turn->held_back_since_ns != 0 || worker->turn->phase == FGW_PHASE_OFF_OUT;
+    const uint64_t back_ns = wants ? fgw_allowance_back_ns(&worker->grantee, now_ns) : 0;
+    return back_ns != 0 ? back_ns - now_ns : UINT64_MAX;
 }
 
 bool fgw_turn_may_change(const struct fgw_worker *worker)

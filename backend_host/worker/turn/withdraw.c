@@ -60,7 +60,8 @@ static bool goes_on_for(const struct fgw_worker *worker, uint64_t time_ns, uint6
 
 static bool can_withdraw(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
-    return has_channels(worker) && !fgw_newcomer_hurries(worker, outlook) && fgw_outlook_next_stays(outlook) &&
+    return has_channels(worker) && !fgw_newcomer_hurries(worker, outlook) &&
+           (outlook->allowed_ns == 0 || fgw_outlook_next_stays(outlook)) &&
            goes_on_for(worker, outlook->slice_ns / FGW_LONG_DIVISOR, outlook->now_ns);
 }
 
