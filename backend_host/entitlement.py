@@ -12,7 +12,6 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Self, TypeVar
 
 from backend_host.errors import ConfigError
@@ -20,6 +19,7 @@ from backend_host.sizes import format_size, parse_size
 
 MAX_WEIGHT = 10_000
 MAX_QUOTA_BYTES = 1 << 50
+_PERCENT = re.compile(r"[0-9]{1,3}(\.[0-9]0*)?")
 WHOLE = 100.0
 """Percent: all of a GPU."""
 
@@ -83,11 +83,10 @@ def _show_quota(quota_bytes: int) -> str:
 
 
 def _read_percent(written: object) -> float:
-    """In tenths."""
-    tenths = Fraction(str(written)) * 10
-    if isinstance(written, bool) or tenths.denominator != 1:
+    """Digits alone: an exponent may stand for any number of them, and come from anybody."""
+    if _PERCENT.fullmatch(str(written)) is None:
         raise ValueError(written)
-    return float(tenths / 10)
+    return float(str(written))
 
 
 def _show_percent(percent: float) -> str:

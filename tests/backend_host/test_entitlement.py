@@ -21,8 +21,11 @@ from backend_host.entitlement import (
 )
 from backend_host.vm.domain_xml import Settings
 
+BOUNDS = st.tuples(st.integers(0, 1000), st.integers(1, 1000)).map(sorted)
+"""A request and a limit, in thousandths."""
 ENTITLEMENTS = st.builds(
-    Entitlement,
+    lambda bounds, **fields: Entitlement(request=bounds[0] / 10, limit=bounds[1] / 10, **fields),
+    BOUNDS,
     weight=st.integers(1, MAX_WEIGHT),
     quota_bytes=st.integers(0, MAX_QUOTA_BYTES),
     gpu=st.from_regex(r"|[0-9]{1,2}|GPU-[0-9a-f]{8}(-[0-9a-f]{4})?", fullmatch=True),
@@ -79,6 +82,55 @@ def test_names_of_gpus_that_are_none(value: object) -> None:
         EntitlementError, match=r"^gpu: a Gpu is called by its number, or by the beginning of its UUID, not "
     ):
         read_changes({"gpu": value})
+
+
+@pytest.mark.parametrize("key", ["request", "limit"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        -0.1,
+        100.1,
+        "30 %",
+        30.05,
+        "a third",
+        float("nan"),
+        float("inf"),
+        True,
+        None,
+        [30],
+        "1/0",
+        "1e9999999999",
+        "9" * 5000,
+    ],
+)
+def test_percentages_that_are_none(key: str, value: object) -> None:
+    with pytest.raises(
+        EntitlementError, match=rf"^--{key}: a {key} is a percentage from 0.*, with one decimal at most, not "
+    ):
+        read_changes({key: value}, as_options=True)
+
+
+def test_a_limit_of_nothing_is_refused() -> None:
+    with pytest.raises(EntitlementError, match=r"^limit: a limit is a percentage from 0\.1 to 100, for none"):
+        read_changes({"limit": 0})
+
+
+@pytest.mark.parametrize(
+    ("limit", "permille"), [(30, 300), ("12.5", 125), (0.1, 1), (99.9, 999), (100, 0), ("100.0", 0)]
+)
+def test_a_limit_as_the_page_has_it(limit: object, permille: int) -> None:
+    assert PLAIN.changed(read_changes({"limit": limit})).limit_permille == permille
+
+
+def test_a_request_above_the_limit_is_refused_whichever_came_last() -> None:
+    sentence = (
+        r"^--request 60 % is above --limit 30 %: what a vGPU gets at least is no more than what it may use at most$"
+    )
+    with pytest.raises(EntitlementError, match=sentence):
+        Entitlement(limit=30.0).changed(read_changes({"request": 60}))
+    with pytest.raises(EntitlementError, match=sentence):
+        Entitlement(request=60.0).changed(read_changes({"limit": 30}))
+    assert str(Entitlement(request=30.0, limit=62.5)) == "weight 1, memory no limit, request 30 %, limit 62.5 %"
 
 
 def test_what_stays_for_life() -> None:

@@ -70,6 +70,65 @@ def opened(registry: VGpuRegistry, entitlement: Entitlement = PLAIN) -> VGpu:
     return registry.open_session(None, entitlement, REGION_BYTES, ME)
 
 
+def test_requests_on_a_gpu_are_no_more_than_all_of_it(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    first = registry.open_session("first", Entitlement(gpu="1", request=60.0), REGION_BYTES, ME)
+    second = registry.open_session("second", Entitlement(gpu="1", request=30.5), REGION_BYTES, ME)
+    with pytest.raises(
+        RefusedError,
+        match=r"^--request 10 % .* GPU 1 has left: 9\.5 %, as 90\.5 % are requested \(first 60 %, second 30\.5 %\)$",
+    ):
+        opened(registry, Entitlement(gpu="1", request=10.0))
+    with pytest.raises(RefusedError, match=r"GPU 1 has left: 40 %, as 60 % are requested \(first 60 %\)$"):
+        registry.change(second.name, {"request": 40.1})
+    assert second.entitlement.request == 30.5
+    registry.change(second.name, {"request": 40.0})
+    assert opened(registry, Entitlement(gpu="1")).gpu is gpus[1]
+    registry.change(first.name, {"request": 0.0})
+    assert opened(registry, Entitlement(gpu="1", request=60.0)).gpu is gpus[1]
+
+
+def test_a_request_goes_to_a_gpu_that_has_room_for_it(registry: VGpuRegistry) -> None:
+    first = opened(registry, Entitlement(gpu="0", request=90.0))
+    heavy = [opened(registry, Entitlement(weight=9, gpu=gpu)) for gpu in ("1", "2")]
+    found = opened(registry, Entitlement(request=20.0))
+    assert found.gpu.number == heavy[0].gpu.number, "GPU 0 has less weight, and no room"
+    assert first.gpu.number == 0
+
+
+def test_a_policy_that_knows_no_requests_is_named_with_the_remedy(devices: list[Device], tmp_path: Path) -> None:
+    config = Config(state_dir=tmp_path, nr_warm_workers=0, policy="fair")
+    with serving(0, devices[0], config, frozenset(), None) as gpu:
+        registry = VGpuRegistry([gpu], TABLE_HASH)
+        with pytest.raises(
+            RefusedError, match=r"^--request: the policy fair of GPU 0 knows no requests; .* --policy elastic$"
+        ):
+            opened(registry, Entitlement(request=10.0))
+        vgpu = opened(registry, Entitlement(limit=10.0))
+        assert gpu.page.vgpu(vgpu.index).limit_permille == 100  # type: ignore[union-attr]
+        registry.remove_all()
+
+
+def test_bounds_reach_the_page_and_the_policy(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    one, other = (opened(registry, Entitlement(gpu="0")) for _ in range(2))
+    players = [Player(vgpu) for vgpu in (one, other)]
+    registry.change(one.name, {"request": 20.0, "limit": 25.0})
+    reading = gpus[0].page.vgpu(one.index)
+    assert reading is not None
+    assert reading.limit_permille == 250
+    assert players[0].enter()
+    assert not players[1].enter()
+    for player in players:
+        player.charge(1_000_000)
+    gpus[0].keeper.step(time.monotonic_ns())
+    before = [gpus[0].page.standing(vgpu.index) for vgpu in (one, other)]
+    for player in players:
+        player.charge(2_000_000)
+    grown = [gpus[0].page.standing(vgpu.index) - was for vgpu, was in zip((one, other), before, strict=True)]
+    assert grown[0] / grown[1] == pytest.approx(3, rel=0.01), "a quarter and three quarters of the GPU"
+    for player in players:
+        player.end()
+
+
 def test_a_vgpu_goes_where_the_least_weight_is(registry: VGpuRegistry) -> None:
     weights = [3, 1, 1, 1, 2]
     vgpus = [opened(registry, Entitlement(weight)) for weight in weights]
