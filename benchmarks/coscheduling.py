@@ -37,8 +37,8 @@ from benchmarks.guests import Guests, Pinning, Setting, open_guests
 from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.ratios import min_max_ratio
 from benchmarks.stretch import run_together
+from benchmarks.systems import OURS
 from benchmarks.workloads import SPIN, Workload, sized, spin
-from scheduler.registry import DEFAULT_POLICY
 
 HOG = "while True: pass"
 TABLE_WIDTH = 120
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> dict[str, list[Round]]:
     console = Console(stderr=True)
     with (
         private_device(options.device),
-        open_guests(DEFAULT_POLICY, setting, options.weights, [workload.path()]) as guests,
+        open_guests(OURS, setting, options.weights, [workload.path()]) as guests,
     ):
         for number in range(options.rounds):
             for way in ways:

@@ -7,9 +7,9 @@ from benchmarks.experiments.sharing import Shared
 from benchmarks.guests import MPS, NATIVE
 from benchmarks.plots import log_axis
 from benchmarks.ratios import estimate
-from scheduler.registry import DEFAULT_POLICY
+from benchmarks.systems import OURS
 
-SYSTEMS = {DEFAULT_POLICY: "FairGV", NATIVE: "the driver's time slices", MPS: "MPS"}
+SYSTEMS = {OURS: "FairGV", NATIVE: "the driver's time slices", MPS: "MPS"}
 MARKS = (0.5, 1, 2, 5)
 APART = 0.24
 """Of a row, between two systems."""

@@ -25,7 +25,8 @@ from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.paper import Finding
 from benchmarks.sheet import Sheet
 from benchmarks.steal import cpu_time, disturbance, steal_between
-from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
+from benchmarks.systems import OURS
+from scheduler.registry import POLICIES, SIMULATED, where_simulated
 
 EXIT_FAILED = 1
 PLAIN_WIDTH = 180
@@ -145,9 +146,9 @@ def add_common_options(parser: argparse.ArgumentParser, experiment: Experiment) 
         parser.add_argument(
             "--policy",
             type=policies,
-            default=[DEFAULT_POLICY],
+            default=[OURS],
             metavar="NAME,...",
-            help=f"side by side, of {', '.join(sorted(POLICIES))} (default {DEFAULT_POLICY})",
+            help=f"side by side, of {', '.join(sorted(POLICIES))} (default {OURS})",
         )
         parser.add_argument(
             "--native", action="store_true", help="beside them: the driver's own time slicing, and MPS if it starts"

@@ -29,9 +29,9 @@ from benchmarks.plots import log_axis, round_values
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome, run_together
+from benchmarks.systems import OURS
 from benchmarks.timeline import Spans, Timeline, clock_step_ns, device_seconds, gaps_us, switches_us
 from benchmarks.workloads import Workload, sized, spin
-from scheduler.registry import DEFAULT_POLICY
 
 PERCENTS = (50, 90, 99)
 PROGRAMS, MIXTURES = "programs", "by the device's clock"
@@ -137,7 +137,7 @@ def program(name: str, settings: Setting, stretch_s: float) -> Record:
     workload = sized(name, settings.device)
     with open_session(NATIVE, settings) as native:
         timed = kernels(native, workload, stretch_s / 2)
-    charged = alone(workload, DEFAULT_POLICY, settings, stretch_s)
+    charged = alone(workload, OURS, settings, stretch_s)
     if not charged.nr_launches or charged.charged_s is None:
         raise ProgramFailedError(f"no kernel within {stretch_s:g} s")
     return {"kind": "program", "program": name, **timed, "charged_us": 1e6 * charged.charged_s / charged.nr_launches}
@@ -145,7 +145,7 @@ def program(name: str, settings: Setting, stretch_s: float) -> Record:
 
 def mixture(kernel_us: float, queue: int, settings: Setting, stretch_s: float) -> Record:
     """Two guests of equal weight, and their logs."""
-    outcomes, logs = _logged(DEFAULT_POLICY, spin(kernel_us, queue), settings, stretch_s)
+    outcomes, logs = _logged(OURS, spin(kernel_us, queue), settings, stretch_s)
     charged_s = tuple(outcome.charged_s or 0.0 for outcome in outcomes)
     timeline = Timeline(
         kernel_us, device_seconds(logs, are_queued=queue > 1), charged_s, gaps_us(logs), clock_step_ns(logs)

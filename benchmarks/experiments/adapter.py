@@ -33,7 +33,7 @@ from benchmarks.experiment import Experiment, Reporter, Subjects, setting
 from benchmarks.guests import NATIVE, Finished, Session, open_session
 from benchmarks.nvcc import find_nvcc
 from benchmarks.sheet import Sheet
-from scheduler.registry import DEFAULT_POLICY
+from benchmarks.systems import OURS
 
 BUILD_LIMIT_S = 600
 MEASUREMENT = re.compile(
@@ -95,7 +95,7 @@ class Adapter(Experiment):
         with (
             tempfile.TemporaryDirectory(prefix="fairgv-programs-") as folder,
             open_session(NATIVE, setting(options)) as native,
-            open_session(DEFAULT_POLICY, setting(options)) as guest,
+            open_session(OURS, setting(options)) as guest,
             ThreadPoolExecutor(options.jobs) as pool,
         ):
 

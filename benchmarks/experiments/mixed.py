@@ -16,8 +16,8 @@ from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, log_axis, spread
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
+from benchmarks.systems import OURS
 from benchmarks.workloads import sized, spin
-from scheduler.registry import DEFAULT_POLICY
 
 FAIR = 2.0
 QUEUED_US = 20_000
@@ -99,7 +99,7 @@ class Mixed(Experiment):
         low, high = paper()["figure11"]["background_us"]
         found: dict[str, dict[float, list[Shared]]] = {}
         for record in records(document, "together"):
-            if low <= record["background_us"] <= high and record["system"] == DEFAULT_POLICY:
+            if low <= record["background_us"] <= high and record["system"] == OURS:
                 beside = found.setdefault(record["program"], {})
                 beside.setdefault(record["background_us"], []).append(Shared(record))
         return [_of_claims(program, list(beside.values())) for program, beside in found.items()]
@@ -132,7 +132,7 @@ class Mixed(Experiment):
 
 def _of_claims(program: str, backgrounds: Sequence[Sequence[Shared]]) -> Finding:
     """Of the repetitions beside each background."""
-    detail = f"{program}, {DEFAULT_POLICY}"
+    detail = f"{program}, {OURS}"
     together = estimate([each.together for runs in backgrounds for each in runs]).mean
     if together > IDLE_TOGETHER:
         least = min(estimate([each.least for each in runs]).mean for runs in backgrounds)

@@ -30,7 +30,7 @@ from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import Estimate, estimate
 from benchmarks.sheet import Sheet
-from scheduler.registry import DEFAULT_POLICY
+from benchmarks.systems import OURS
 
 WORK_S = 10.0
 """Completion times are of so much work, about that of the paper's programs."""
@@ -86,7 +86,7 @@ class MinMaxRatio(Experiment):
             finding
             for part in _by_weights(document)
             for (label, system), runs in shared(part).items()
-            if system == DEFAULT_POLICY
+            if system == OURS
             for finding in _of_claims(label, system, runs)
         ]
 
@@ -98,8 +98,8 @@ class MinMaxRatio(Experiment):
             found[f"{label}/{system}/min-max ratio"] = estimate([each.min_max_ratio for each in runs]).mean
             found[f"{label}/{system}/least"] = estimate([each.least for each in runs]).mean
             found[f"{label}/{system}/together"] = together[label, system]
-            if system == NATIVE and (label, DEFAULT_POLICY) in together:
-                found[f"{label}/together over the driver's"] = together[label, DEFAULT_POLICY] / together[label, NATIVE]
+            if system == NATIVE and (label, OURS) in together:
+                found[f"{label}/together over the driver's"] = together[label, OURS] / together[label, NATIVE]
         return found
 
     def plot(self, document: Document, figure: Any) -> None:

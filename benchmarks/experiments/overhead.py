@@ -25,8 +25,8 @@ from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate, geometric_mean
 from benchmarks.sheet import Sheet
+from benchmarks.systems import OURS
 from benchmarks.workloads import Workload, parse_report, sized, spin, throughput, unit_of
-from scheduler.registry import DEFAULT_POLICY
 
 GROUPS = ("programs", "sizes", "operations", "profile")
 QUEUES = (1, 300)
@@ -103,7 +103,7 @@ class Overhead(Experiment):
         region_bytes = (256 << 20) if options.device == "soft" and options.mib <= 64 else REGION_BYTES
         with (
             open_session(NATIVE, setting(options)) as native,
-            open_session(DEFAULT_POLICY, setting(options, region_bytes), (1,), files) as guest,
+            open_session(OURS, setting(options, region_bytes), (1,), files) as guest,
         ):
             both = Both(native, guest)
             if "profile" in options.groups and not options.has_profile:

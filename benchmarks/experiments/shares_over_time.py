@@ -28,8 +28,8 @@ from benchmarks.guests import Account, Running, Session, open_session
 from benchmarks.guests.session import left_s
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import END_LIMIT_S, START_LIMIT_S
+from benchmarks.systems import OURS
 from benchmarks.workloads import spin
-from scheduler.registry import DEFAULT_POLICY
 
 Floats = NDArray[np.float64]
 WEIGHTS = (1, 2, 3)
@@ -155,7 +155,7 @@ class SharesOverTime(Experiment):
             reporter.doing("three guests, a fourth, another weight")
             with (
                 reporter.tolerating("shares over time"),
-                open_session(DEFAULT_POLICY, setting(options), (*WEIGHTS, NEWCOMER), [WORKLOAD.path()]) as session,
+                open_session(OURS, setting(options), (*WEIGHTS, NEWCOMER), [WORKLOAD.path()]) as session,
             ):
                 yield _watched(session, options.seconds, options.period)
 

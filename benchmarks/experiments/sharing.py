@@ -12,8 +12,8 @@ from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Reporter, Subjects
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.stretch import Outcome, run_together
+from benchmarks.systems import OURS
 from benchmarks.workloads import SPIN, Workload, sized, spin, unit_of
-from scheduler.registry import DEFAULT_POLICY
 
 ALONE_FRACTION = 0.5
 """Of the stretch, for each program alone."""
@@ -101,7 +101,7 @@ class Baselines:
         for kind in mixed.workloads:
             if kind not in self.guest:
                 self.native[kind] = alone(kind, NATIVE, self.setting, self.stretch_s).throughput
-                self.guest[kind] = alone(kind, DEFAULT_POLICY, self.setting, self.stretch_s).throughput
+                self.guest[kind] = alone(kind, OURS, self.setting, self.stretch_s).throughput
 
     def record(self, mixed: Mixture, repetition: int) -> Record:
         """For the document."""

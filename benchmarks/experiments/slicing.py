@@ -31,8 +31,8 @@ from benchmarks.experiments.shares import draw_shares, measure_shares, nr_shares
 from benchmarks.guests import NATIVE, Setting, open_session, run
 from benchmarks.paper import Finding, paper
 from benchmarks.sheet import Sheet
+from benchmarks.systems import OURS
 from benchmarks.workloads import parse_report
-from scheduler.registry import DEFAULT_POLICY
 
 MEASURED = ("costs", "waits", "shares")
 WAYS: Mapping[str, Mapping[str, object]] = {
@@ -79,7 +79,7 @@ class Way:
     @property
     def system(self) -> str:
         """For `open_session`."""
-        return NATIVE if self.parts < 0 else DEFAULT_POLICY
+        return NATIVE if self.parts < 0 else OURS
 
 
 class Slicing(Experiment):
@@ -227,7 +227,7 @@ def _wait(name: str, settings: Setting, sizes: Sizes) -> Record:
     """What each small launch takes, in us, alone or beside a long one of another vGPU; that one takes `others_s`."""
     daemon = {"slicing_least_blocks": sizes.least_blocks, **WAYS.get(name, WAYS["whole"])}
     small = ["wake", str(sizes.nr_wakes), str(sizes.sleep_us)]
-    with open_session(DEFAULT_POLICY, replace(settings, daemon=daemon), (1, 1)) as session:
+    with open_session(OURS, replace(settings, daemon=daemon), (1, 1)) as session:
         if name == "alone":
             told = parse_report(run(session, 1, build("large"), small).checked("large"))
             return {"kind": "wait", "way": name, "us": told["us"], "others_s": None}

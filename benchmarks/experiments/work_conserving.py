@@ -18,8 +18,8 @@ from benchmarks.plots import spread
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome
+from benchmarks.systems import OURS
 from benchmarks.workloads import sized, spin
-from scheduler.registry import DEFAULT_POLICY
 
 KERNEL_US = 207.0
 QUEUE = 16
@@ -104,7 +104,7 @@ class WorkConserving(Experiment):
         return [
             Finding("work_conserving", f"{percent:g} %, {system}", estimate([sum(one["parts"]) for one in each]).mean)
             for (percent, system), each in _by_sleep(document).items()
-            if system == DEFAULT_POLICY and percent > 0
+            if system == OURS and percent > 0
         ]
 
     def plot(self, document: Document, figure: Any) -> None:
