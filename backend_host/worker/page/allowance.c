@@ -1,7 +1,5 @@
 #include "page/allowance.h"
 
-#include "page/outlook.h"
-
 #define USED_UP UINT64_C(1)
 
 static uint64_t over_limit(uint64_t ns, struct fgw_rate rate)
@@ -57,11 +55,12 @@ uint64_t fgw_allowance_changed(uint64_t word, struct fgw_rate before, struct fgw
     return marked(now_ns + over_limit(ahead_ns / FGW_ALLOWANCE_WHOLE * before.permille, after), now_ns);
 }
 
+/* By the slice of all, also where its turns last otherwise: the auditor counts by that, too. */
 static struct fgw_rate rate_of(const struct fgw_grantee *grantee)
 {
     return (struct fgw_rate){
         .permille = atomic_load_explicit(&grantee->decided->limit_permille, memory_order_relaxed),
-        .slice_ns = fgw_grant_slice_ns(grantee),
+        .slice_ns = atomic_load_explicit(&grantee->control->decided->slice_ns, memory_order_relaxed),
     };
 }
 
