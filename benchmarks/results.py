@@ -54,6 +54,7 @@ TITLES = {
     "overhead": "One guest beside native",
     "mmr": "Shares",
     "shares-over-time": "Shares over time",
+    "elastic": "Requests and limits",
     "mixed": "Mixed kernel lengths",
     "work-conserving": "Work-conserving scheduling",
     "accounting": "Accounting",

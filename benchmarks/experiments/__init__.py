@@ -6,6 +6,7 @@ from benchmarks.experiment import Experiment
 from benchmarks.experiments.accounting import Accounting
 from benchmarks.experiments.adapter import Adapter
 from benchmarks.experiments.decisions import Decisions
+from benchmarks.experiments.elastic import ElasticShares
 from benchmarks.experiments.loops import Loops
 from benchmarks.experiments.mixed import Mixed
 from benchmarks.experiments.mmr import MinMaxRatio
@@ -18,6 +19,7 @@ _ALL: tuple[Experiment, ...] = (
     Overhead(),
     MinMaxRatio(),
     SharesOverTime(),
+    ElasticShares(),
     Mixed(),
     WorkConserving(),
     Accounting(),

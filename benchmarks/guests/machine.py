@@ -26,7 +26,7 @@ from backend_host.vm.private_libvirt import PrivateLibvirt
 from benchmarks.errors import ProgramFailedError
 from benchmarks.guests.kernel_module import MODULE_IN_GUEST, build_module
 from benchmarks.guests.pinning import Pinning
-from benchmarks.guests.process import change_weight, daemon, read_accounts
+from benchmarks.guests.process import change, daemon, read_accounts
 from benchmarks.guests.session import Account, Finished, left_s
 
 BOOT_LIMIT_S = 300.0
@@ -122,7 +122,11 @@ class MachineSession:
 
     def set_weight(self, index: int, weight: int) -> None:
         """See `Session`."""
-        change_weight(self._state_dir, self._guests[index].name, weight)
+        change(self._state_dir, self._guests[index].name, weight=weight)
+
+    def set_bounds(self, index: int, request: float, limit: float) -> None:
+        """See `Session`."""
+        change(self._state_dir, self._guests[index].name, request=request, limit=limit)
 
 
 @dataclass(frozen=True)

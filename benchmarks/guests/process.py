@@ -112,6 +112,10 @@ class NativeSession:
         """See `Session`."""
         raise NotMeasurableError("the device itself knows no weights")
 
+    def set_bounds(self, index: int, request: float, limit: float) -> None:
+        """See `Session`."""
+        raise NotMeasurableError("the device itself knows no requests and no limits")
+
 
 class ProcessSession:
     """Guests as processes. Their vGPUs are kept open from here, so that accounts outlive programs."""
@@ -145,7 +149,11 @@ class ProcessSession:
 
     def set_weight(self, index: int, weight: int) -> None:
         """See `Session`."""
-        change_weight(self._state_dir, self._names[index], weight)
+        change(self._state_dir, self._names[index], weight=weight)
+
+    def set_bounds(self, index: int, request: float, limit: float) -> None:
+        """See `Session`."""
+        change(self._state_dir, self._names[index], request=request, limit=limit)
 
 
 @dataclass(frozen=True)
@@ -178,10 +186,10 @@ def daemon(config: Config, pinning: Pinning | None) -> Iterator[None]:
             wait_for_end(pid)
 
 
-def change_weight(state_dir: Path, name: str, weight: int) -> None:
-    """Of the vGPU of this name."""
+def change(state_dir: Path, name: str, **entitlement: float) -> None:
+    """What the vGPU of this name may have, by the keys that requests have."""
     with Connection(state_dir / "control.sock") as connection:
-        connection.ask("set", name=name, weight=weight)
+        connection.ask("set", name=name, **entitlement)
 
 
 def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:

@@ -73,6 +73,9 @@ class Session(Protocol):
     def set_weight(self, index: int, weight: int) -> None:
         """Of one guest, from now on; NotMeasurableError natively, where there are none."""
 
+    def set_bounds(self, index: int, request: float, limit: float) -> None:
+        """Percent of the GPU that one guest gets at least and at most, from now on; NotMeasurableError natively, where there are none."""
+
 
 class Guests(Protocol):
     """What stays while daemons with other settings serve it, one after the other: booted machines, say."""

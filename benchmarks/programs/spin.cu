@@ -1,7 +1,7 @@
 /*
  * Kernels that last a given time, launched without end: exact mixtures for the fairness benchmarks.
  *
- *   spin [--kernel-us US] [--queue N] [--sleep-us US] [--seconds S | --together] [--log FILE]
+ *   spin [--kernel-us US] [--queue N] [--sleep-us US] [--seconds S | --together] [--log FILE] [--look-ms MS]
  *
  * N launches are followed by one synchronisation (1: an interactive program), then by a sleep. Kernels that end within
  * a stretch of S seconds (10) are counted, by themselves, in memory that the host reads at the stretch's two edges.
@@ -11,12 +11,16 @@
  *
  * --log: when each kernel of the stretch began and ended, by the device's %globaltimer: two 64-bit numbers of ns each,
  * as this machine has them in memory.
+ *
+ * --look-ms: how many kernels had ended each so many ms, from the beginning of the stretch until the last word from
+ * standard input, as "looks" of the object: pairs of seconds since then and a number.
  */
 #include <atomic>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <thread>
+#include <vector>
 
 #include "check.h"
 #include "stretch.h"
@@ -32,6 +36,11 @@ struct record {
 };
 
 static const unsigned long long nr_spans = 1 << 19;
+
+struct look {
+    double at_s;
+    unsigned long long nr_ended;
+};
 
 __global__ void spin(unsigned long long ns, volatile struct record *record, bool is_logged)
 {
@@ -65,6 +74,32 @@ static void write_log(const char *path, const struct record *record, struct coun
     }
 }
 
+/* All looks from begin_s on, on seconds_now()'s clock, until the program is over, and one more then. */
+static std::vector<struct look> look_each(double period_s, double begin_s, const volatile unsigned long long *nr_ended,
+                                          const std::atomic<bool> &is_over)
+{
+    std::vector<struct look> looks;
+    sleep_until(begin_s);
+    for (bool is_last = false; !is_last;) {
+        is_last = is_over;
+        const double now_s = seconds_now();
+        looks.push_back({now_s - begin_s, *nr_ended});
+        if (!is_last) {
+            sleep_until(now_s + period_s);
+        }
+    }
+    return looks;
+}
+
+static void print_looks(const std::vector<struct look> &looks)
+{
+    printf(", \"looks\": [");
+    for (size_t i = 0; i < looks.size(); i++) {
+        printf("%s[%.4f, %llu]", i ? ", " : "", looks[i].at_s, looks[i].nr_ended);
+    }
+    printf("]");
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"kernel-us", required_argument, NULL, 'k'},
@@ -73,8 +108,9 @@ int main(int argc, char **argv)
                                             {"seconds", required_argument, NULL, 'w'},
                                             {"together", no_argument, NULL, 't'},
                                             {"log", required_argument, NULL, 'l'},
+                                            {"look-ms", required_argument, NULL, 'm'},
                                             {}};
-    double kernel_us = 100, nap_us = 0, stretch_s = 10;
+    double kernel_us = 100, nap_us = 0, stretch_s = 10, look_ms = 0;
     long nr_queued = 1;
     bool is_together = false;
     const char *log = NULL;
@@ -98,6 +134,13 @@ int main(int argc, char **argv)
         case 'l':
             log = optarg;
             break;
+        case 'm':
+            look_ms = atof(optarg);
+            if (look_ms <= 0) {
+                fprintf(stderr, "spin: --look-ms is a time above 0\n");
+                return 2;
+            }
+            break;
         default:
             return 2;
         }
@@ -118,9 +161,15 @@ int main(int argc, char **argv)
     struct stretch stretch = {seconds_now(), seconds_now() + stretch_s, 0};
     bool has_stretch = true;
     struct count counted;
+    std::vector<struct look> looks;
+    std::thread looker;
     std::thread counter([&] {
         has_stretch = !is_together || ask(&stretch);
         if (has_stretch) {
+            if (look_ms > 0) {
+                looker = std::thread(
+                    [&] { looks = look_each(look_ms / 1e3, stretch.begin_s, &record->nr_ended, is_over); });
+            }
             counted = count(stretch, &record->nr_ended);
         }
         if (is_together && has_stretch) {
@@ -139,12 +188,19 @@ int main(int argc, char **argv)
         }
     }
     counter.join();
+    if (looker.joinable()) {
+        looker.join();
+    }
     if (!has_stretch) {
         return 2;
     }
     if (log) {
         write_log(log, record, counted);
     }
-    printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g}\n", counted.nr, kernel_us, counted_s(stretch));
+    printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g", counted.nr, kernel_us, counted_s(stretch));
+    if (look_ms > 0) {
+        print_looks(looks);
+    }
+    printf("}\n");
     return 0;
 }
