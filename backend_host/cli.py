@@ -18,6 +18,7 @@ from backend_host import hand_overs, tables
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
+    QUOTAS,
     SLICING_MODES,
     Config,
     load_config,
@@ -76,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         "--slicing",
         choices=SLICING_MODES,
         help="how large launches go: boxes (parts of the grid, the default), persistent (blocks that can be stopped), off (whole)",
+    )
+    start.add_argument(
+        "--quota",
+        choices=QUOTAS,
+        help="how long a turn lasts: a slice (the default), or by the bursts of work of the vGPU's programs",
     )
     start.add_argument(
         "--preemption",
@@ -182,6 +188,7 @@ def _config(options: argparse.Namespace) -> Config:
         policy=getattr(options, "policy", None),
         slice_ns=milliseconds(slice_ms) if slice_ms is not None else None,
         slicing=getattr(options, "slicing", None),
+        quota=getattr(options, "quota", None),
         preemption=getattr(options, "preemption", None),
         trusted_guests=getattr(options, "trusted_guests", None),
     )

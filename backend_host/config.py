@@ -18,6 +18,7 @@ from backend_host.sizes import parse_size
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
 from backend_host.walls.settings import WallSettings
+from scheduler.quota import DEFAULT_MOST_NS
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +38,10 @@ class Config:
     policy: str = DEFAULT_POLICY
     slice_ns: int = 0
     """Length of a slice; 0: 30 ms on a device that preempts, 6 ms on one that does not (paper, section 3.3.2)."""
+    quota: str = "slice"
+    """How long a turn lasts: slice (a slice), bursts (what the programs' bursts of work take, one at least; scheduler/quota.py)."""
+    quota_max_ms: int = DEFAULT_MOST_NS // 1_000_000
+    """A turn by bursts lasts no longer; a program with longer ones keeps the slice."""
     vgpu: Entitlement = PLAIN
     """What a vGPU has of which a command or a domain's definition says nothing; in a file a table, `[vgpu]`."""
     limits: Limits = ORDINARY
@@ -111,6 +116,7 @@ class Config:
 
 SLICING_MODES = ("off", "boxes", "persistent")
 PREEMPTIONS = ("withdraw", "driver")
+QUOTAS = ("slice", "bursts")
 MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
@@ -225,6 +231,10 @@ def _checked(config: Config) -> Config:
         raise ConfigError(f"nr_warm_workers must be from 0 to {MAX_WARM_WORKERS}, not {config.nr_warm_workers}")
     if config.slicing not in SLICING_MODES:
         raise ConfigError(f"slicing must be one of {', '.join(SLICING_MODES)}, not {config.slicing!r}")
+    if config.quota not in QUOTAS:
+        raise ConfigError(f"quota must be one of {', '.join(QUOTAS)}, not {config.quota!r}")
+    if not 1 <= config.quota_max_ms <= 1000:
+        raise ConfigError(f"quota_max_ms must be from 1 to 1000, not {config.quota_max_ms}")
     if config.preemption not in PREEMPTIONS:
         raise ConfigError(f"preemption must be one of {', '.join(PREEMPTIONS)}, not {config.preemption!r}")
     for name in ("slicing_threshold_blocks", "slicing_least_blocks", "slicing_part_us"):

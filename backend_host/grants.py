@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from backend_host.budgets import Budgets
 from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import Grant, VgpuReading, charges
@@ -50,8 +51,10 @@ class _Turn:
 class GrantKeeper:
     """Runs one policy over one control page. Thread-safe; `start` once, `stop` once."""
 
-    def __init__(self, page: ControlPage, policy: Policy) -> None:
+    def __init__(self, page: ControlPage, policy: Policy, budgets: Budgets | None = None) -> None:
+        """`budgets`: how long turns last of which the policy says nothing; None: a slice."""
         self._page = page
+        self._budgets = budgets
         self._policy = policy
         self._entitlements: dict[int, Entitlement] = {}
         self._waiting: set[int] = set()
@@ -129,6 +132,12 @@ class GrantKeeper:
         """Its part of the GPU in each of `history.WINDOWS_S`, with what it has used by now."""
         with self._lock:
             return self._history.shares(vgpu, time.monotonic_ns(), used_ns)
+
+    def turn_ns(self, vgpu: int) -> int:
+        """How long its turns may last while others wait."""
+        with self._lock:
+            published = self._published.get(vgpu)
+        return (published.budget_ns if published is not None else None) or self._page.slice_ns
 
     def leave(self, vgpu: int) -> None:
         """A vGPU takes part no more."""
@@ -264,8 +273,12 @@ class GrantKeeper:
 
     def _publish(self, now_ns: int) -> None:
         told_ns = {account.vgpu: account.charged_ns for account in self._accounts}
+        if self._budgets is not None and self._budgets.is_due(now_ns):
+            self._budgets.look(self._page.workers(), self._page.slice_ns, now_ns)
         for vgpu in self._entitlements:
             standing = checked(self._policy.standing(vgpu, now_ns))
+            if standing.budget_ns is None and self._budgets is not None:
+                standing = standing._replace(budget_ns=self._budgets.of(vgpu))
             charged_ns = told_ns.get(vgpu, 0)
             at_none = standing._replace(value=standing.value - standing.per_ns * charged_ns)
             if self._published.get(vgpu) != at_none:

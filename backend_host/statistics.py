@@ -95,6 +95,8 @@ class VGpuStatistics(Entitlement, _VGpu):
     clients: tuple[ClientStatistics, ...]
     recent_shares: Mapping[int, float] = field(default_factory=dict)
     """Its part of the GPU, 0 to 1, in the last so many seconds, or since it came."""
+    turn_ns: int = 0
+    """How long its turns may last while others wait."""
     late_ns: int = 0
     """Its work has kept others from the GPU for so long that the watchdog warns; 0: it does not."""
     nr_timed_out: int = 0

@@ -57,6 +57,7 @@ class VGpu:
             share=account.used_ns / all_ns if all_ns else 0.0,
             recent_shares=dict(zip(WINDOWS_S, self.gpu.keeper.recent_shares(self.index, account.used_ns), strict=True)),
             nr_grants=account.nr_grants,
+            turn_ns=self.gpu.keeper.turn_ns(self.index),
             late_ns=self._late_ns(),
             nr_timed_out=self.nr_timed_out,
             nr_expelled=self.nr_expelled,

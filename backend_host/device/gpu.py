@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from backend_host.budgets import Budgets
 from backend_host.config import Config
 from backend_host.coscheduling import Coscheduler
 from backend_host.device.apart import Apart
@@ -187,7 +188,8 @@ def serving(
     with contextlib.ExitStack() as stack:
         slice_ns = config.slice_ns or device.slice_ns
         page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=device.preempts))
-        keeper = GrantKeeper(page, make_policy(config.policy))
+        budgets = Budgets(config.quota_max_ms * 1_000_000) if config.quota == "bursts" else None
+        keeper = GrantKeeper(page, make_policy(config.policy), budgets)
         workers = Workers(
             page, start, config.nr_warm_workers, slicing_settings(config, preempts=device.preempts), device.costs
         )

@@ -15,7 +15,7 @@ TURN = (
 
 PAGE = ("grant", "apart", "outlook", "allowance", "hand_over", "lives", "nudge", "account", "control")
 """What the control page is made of, without bells."""
-TRACK = ("due", "running", "latency")
+TRACK = ("due", "running", "latency", "burst")
 """What is known of work on the device."""
 
 

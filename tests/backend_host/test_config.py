@@ -78,3 +78,15 @@ def test_a_yes_or_no_is_neither_a_number_nor_the_other_way_round(tmp_path: Path)
         path.write_text(text + "\n")
         with pytest.raises(ConfigError, match=f"must be {kind}"):
             load_config(path)
+
+
+def test_turns_by_bursts(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, 'quota = "bursts"\nquota_max_ms = 50\n'))
+    assert (config.quota, config.quota_max_ms) == ("bursts", 50)
+    assert load_config(None).quota == "slice"
+    for text, key in (
+        ('quota = "kernels"', "quota must be one of slice, bursts"),
+        ("quota_max_ms = 0", "quota_max_ms"),
+    ):
+        with pytest.raises(ConfigError, match=key):
+            load_config(write(tmp_path, text))

@@ -5,6 +5,7 @@
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/outlook.h"
+#include "track/burst.h"
 #include "track/latency.h"
 #include "track/running.h"
 #include "track/state.h"
@@ -92,6 +93,8 @@ void fgw_charge_finished(struct fgw_worker *worker, uint32_t nr, uint64_t now_ns
         fgw_grant_set_running(&worker->grantee, false);
         set_work(worker, FGW_WORK_NONE);
         fgw_patience_end_burst(worker, now_ns);
+        fgw_burst_pause(&worker->turn->bursts,
+                        atomic_load_explicit(&worker->grantee.slot->gpu_ns, memory_order_relaxed), now_ns);
     }
 }
 

@@ -1,10 +1,12 @@
 #include "turn/patience.h"
 
+#include "base/count.h"
 #include "client/state.h"
 #include "ivshmem/habit.h"
 #include "page/account.h"
 #include "page/grant.h"
 #include "page/outlook.h"
+#include "track/burst.h"
 #include "track/due.h"
 #include "track/state.h"
 #include "turn/change.h"
@@ -43,8 +45,21 @@ void fgw_patience_end_burst(struct fgw_worker *worker, uint64_t now_ns)
     }
 }
 
+/* Whoever decides how long turns last reads it in the slot. */
+static void show_bursts(const struct fgw_worker *worker)
+{
+    const struct fgw_burst_view view = fgw_burst_view(&worker->turn->bursts);
+    atomic_store_explicit(&worker->grantee.slot->burst_ns, view.percentile_ns, memory_order_relaxed);
+    atomic_store_explicit(&worker->grantee.slot->last_burst_ns, view.last_ns, memory_order_relaxed);
+    atomic_store_explicit(&worker->grantee.slot->burst_gap_ns, view.gap_ns, memory_order_relaxed);
+}
+
 void fgw_patience_end_pause(struct fgw_worker *worker, uint64_t now_ns)
 {
+    if (fgw_burst_resume(&worker->turn->bursts, FGW_SWITCH_NS, now_ns)) {
+        fgw_count(&worker->grantee.slot->nr_bursts, 1);
+        show_bursts(worker);
+    }
     struct fgw_patience *patience = &worker->turn->patience;
     if (patience->pause_since_ns == 0) {
         return;

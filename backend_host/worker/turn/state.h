@@ -5,6 +5,7 @@
 #include "channels/channels.h"
 #include "client/state.h"
 #include "ivshmem/habit.h"
+#include "track/burst.h"
 #include "turn/phase.h"
 
 /* Short pauses are waited out, and a newcomer has to wait, until an eighth of the slice is over: of 30 ms that is 25
@@ -78,6 +79,7 @@ struct fgw_turn {
     uint64_t shared_ns;          /* another vGPU was last seen to want the device, or to have it; 0: not lately */
     struct fgw_charging charging;
     struct fgw_patience patience;
+    struct fgw_bursts bursts;
     struct fgw_newcomers newcomers;
     struct fgw_away away;
     struct fgw_withdrawal withdrawal;
