@@ -102,14 +102,11 @@ static void print_looks(const std::vector<struct look> &looks)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"kernel-us", required_argument, NULL, 'k'},
-                                            {"queue", required_argument, NULL, 'q'},
-                                            {"sleep-us", required_argument, NULL, 's'},
-                                            {"seconds", required_argument, NULL, 'w'},
-                                            {"together", no_argument, NULL, 't'},
-                                            {"log", required_argument, NULL, 'l'},
-                                            {"look-ms", required_argument, NULL, 'm'},
-                                            {}};
+    static const struct option options[] = {
+        {"kernel-us", required_argument, NULL, 'k'}, {"queue", required_argument, NULL, 'q'},
+        {"sleep-us", required_argument, NULL, 's'},  {"seconds", required_argument, NULL, 'w'},
+        {"together", no_argument, NULL, 't'},        {"log", required_argument, NULL, 'l'},
+        {"look-ms", required_argument, NULL, 'm'},   {}};
     double kernel_us = 100, nap_us = 0, stretch_s = 10, look_ms = 0;
     long nr_queued = 1;
     bool is_together = false;
@@ -167,8 +164,8 @@ int main(int argc, char **argv)
         has_stretch = !is_together || ask(&stretch);
         if (has_stretch) {
             if (look_ms > 0) {
-                looker = std::thread(
-                    [&] { looks = look_each(look_ms / 1e3, stretch.begin_s, &record->nr_ended, is_over); });
+                looker =
+                    std::thread([&] { looks = look_each(look_ms / 1e3, stretch.begin_s, &record->nr_ended, is_over); });
             }
             counted = count(stretch, &record->nr_ended);
         }

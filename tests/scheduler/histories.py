@@ -257,7 +257,7 @@ class Shares:
         first, charged_ns = self.tenants[0], sum(tenant.charged_ns for tenant in self.tenants.values())
 
         def reach(tenant: Tenant) -> Fraction:
-            owed_ns = max(self.owed_ns, self.longest * tenant.most_parts)
+            owed_ns = max(Fraction(self.owed_ns), self.longest * tenant.most_parts)
             return (tenant.largest_ns + owed_ns) * Fraction(PARTS_OF_WEIGHT, tenant.parts) + TOLERANCE
 
         others = [tenant for tenant in self.tenants.values() if tenant is not first]
