@@ -130,10 +130,12 @@ def clients(entries: Sequence[Message]) -> RenderableType:
 
 
 def held_back(entries: Sequence[Message]) -> Iterator[Text]:
-    """A line for each vGPU whose limit kept its programs from a turn."""
+    """A line for each vGPU whose limit kept its programs from a turn, and for each whose turns went on while others waited."""
     for entry in entries:
-        if entry["totals"]["limited_ns"]:
-            yield Text(f"{entry['name']}: held back by its limit for {format_time(entry['totals']['limited_ns'])}")
+        if limited_ns := entry["totals"]["limited_ns"]:
+            yield Text(f"{entry['name']}: held back by its limit for {format_time(limited_ns)}")
+        if overuse_ns := entry["totals"]["overuse_ns"]:
+            yield Text(f"{entry['name']}: had {format_time(overuse_ns)} beyond its turns while others waited")
 
 
 def large_launches(entries: Sequence[Message]) -> Iterator[Text]:

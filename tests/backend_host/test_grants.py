@@ -68,6 +68,22 @@ def test_a_turn_is_as_long_as_the_policy_says(page: ControlPage) -> None:
         player.leave(now_ns)
 
 
+@pytest.mark.parametrize(
+    ("over_ns", "has_other", "counted_ns"), [(5 * MS, True, 5 * MS), (5 * MS, False, 0), (-MS, True, 0)]
+)
+def test_what_goes_on_beyond_a_turn_counts_while_others_wait(
+    page: ControlPage, over_ns: int, has_other: bool, counted_ns: int
+) -> None:
+    player, other = Player(page), Player(page)
+    begun_ns = lib.fgw_clock_ns()
+    assert player.enter(begun_ns)
+    assert not has_other or not other.enter(begun_ns)
+    player.leave(begun_ns + page.slice_ns + over_ns)
+    reading = page.worker(player.slot)
+    assert reading is not None
+    assert reading.overuse_ns == counted_ns
+
+
 def used(page: ControlPage, player: Player) -> int:
     reading = page.vgpu(player.vgpu)
     assert reading is not None

@@ -339,11 +339,27 @@ void fgw_grant_set_running(struct fgw_grantee *grantee, bool is_running)
     }
 }
 
+/* What it had beyond its turn while others waited: a kernel that could not be stopped, or what was expected to be
+ * shorter. */
+static void note_overuse(const struct fgw_grantee *grantee, uint64_t now_ns)
+{
+    const uint64_t word = atomic_load(&grantee->control->grant->word);
+    if (fgw_grant_holder(word) != grantee->number || !fgw_grant_others_wait(grantee)) {
+        return;
+    }
+    const uint64_t slice_ns = fgw_grant_slice_ns(grantee);
+    const uint64_t passed_ns = fgw_grant_elapsed_ns(grantee->control, word, now_ns);
+    if (passed_ns > slice_ns) {
+        atomic_fetch_add_explicit(&grantee->slot->overuse_ns, passed_ns - slice_ns, memory_order_relaxed);
+    }
+}
+
 void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_ns)
 {
     if (!grantee->is_user) {
         return;
     }
+    note_overuse(grantee, now_ns);
     end_turn(grantee, now_ns);
     note_slice(grantee, now_ns);
     grantee->put_off_ns = fgw_grant_has(grantee) ? 0 : now_ns;
