@@ -55,6 +55,7 @@ TITLES = {
     "mmr": "Shares",
     "shares-over-time": "Shares over time",
     "elastic": "Requests and limits",
+    "bursts": "Turns by bursts",
     "mixed": "Mixed kernel lengths",
     "work-conserving": "Work-conserving scheduling",
     "accounting": "Accounting",

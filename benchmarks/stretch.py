@@ -42,6 +42,8 @@ class Outcome:
     nr_grants: int | None
     nr_launches: float | None
     nr_parts: int | None
+    turns_ns: tuple[int, ...] = ()
+    """How long its turns were to last, in each look at the accounts."""
 
 
 def run_together(
@@ -106,4 +108,5 @@ def _outcome(
         turns,
         grown("nr_launches"),
         nr_parts,
+        tuple(look[index].turn_ns for look in (*before, *after)),
     )

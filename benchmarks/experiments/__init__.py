@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from benchmarks.experiment import Experiment
 from benchmarks.experiments.accounting import Accounting
 from benchmarks.experiments.adapter import Adapter
+from benchmarks.experiments.bursts import Bursts
 from benchmarks.experiments.decisions import Decisions
 from benchmarks.experiments.elastic import ElasticShares
 from benchmarks.experiments.loops import Loops
@@ -20,6 +21,7 @@ _ALL: tuple[Experiment, ...] = (
     MinMaxRatio(),
     SharesOverTime(),
     ElasticShares(),
+    Bursts(),
     Mixed(),
     WorkConserving(),
     Accounting(),

@@ -205,6 +205,7 @@ def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:
             each["totals"]["nr_launches"],
             each["totals"]["nr_parts"],
             each["coscheduling"]["nr_boosts"],
+            each["turn_ns"],
         )
         for each in found
     )

@@ -1,0 +1,158 @@
+"""Turns by bursts: the arithmetic on made records, and one short run on softgpu. No time is asserted of that."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.cli import main
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiments import EXPERIMENTS, bursts
+from benchmarks.results import section
+
+EXPERIMENT = EXPERIMENTS["bursts"]
+NAMES = ("kernel_ms", "nr_kernels", "pause_ms", "counted_s", "kernels", "nr_turns")
+
+
+def program(number: int, request_ms: float, nr_turns: int = 40, turn_ms: float = 30.0) -> dict[str, Any]:
+    """One whose requests take so long, for 6 s of a window of 8 s."""
+    requests = bursts.PROGRAMS[number]
+    nr_requests = 6000 / (request_ms + requests.pause_ms)
+    shape = (requests.kernel_ms, requests.nr_kernels, requests.pause_ms)
+    figures = dict(zip(NAMES, (*shape, 6.0, nr_requests * requests.nr_kernels, nr_turns), strict=True))
+    return {**figures, "window_s": 8.0, "turn_ms": {"mean": turn_ms, "least": turn_ms - 1, "most": turn_ms + 2}}
+
+
+def record(
+    way: str, repetition: int, times: Sequence[float], turns_ms: Sequence[float] = (30, 30, 30)
+) -> dict[str, Any]:
+    programs = [program(number, each, turn_ms=turns_ms[number]) for number, each in enumerate(times)]
+    return {"kind": bursts.KIND, "way": way, "repetition": repetition, "programs": programs}
+
+
+DOCUMENT = {
+    "records": [
+        record("slice", 0, (60, 90, 120)),
+        record("10 ms", 0, (45, 80, 100), (10, 10, 10)),
+        record("bursts", 0, (50, 70, 105), (36, 64, 77)),
+        record("slice", 1, (70, 100, 130)),
+        record("bursts", 1, (60, 90, 120), (37, 66, 79)),
+    ]
+}
+
+
+def test_programs_are_those_of_gemini_and_want_a_part_of_the_gpu_each() -> None:
+    assert [each.length_ms for each in bursts.PROGRAMS] == [36, 64, 78]
+    assert [each.pause_ms for each in bursts.PROGRAMS] == [90, 160, 195]
+    words = ("--kernel-us", "6000", "--queue", "6", "--sleep-us", "90000")
+    assert bursts.PROGRAMS[0].workload.arguments == words
+
+
+def test_a_request_takes_what_its_period_is_longer_than_the_pause() -> None:
+    one = program(0, 60)
+    assert bursts.nr_requests(one) == pytest.approx(40)
+    assert bursts.request_ms(one) == pytest.approx(60)
+    # 5 turns and 40 / 6 requests in a second.
+    assert bursts.turns_per_request(one) == pytest.approx(0.75)
+
+
+def test_useful_time_is_what_kernels_lasted() -> None:
+    alone = record("slice", 0, [each.length_ms for each in bursts.PROGRAMS])
+    assert bursts.useful(alone) == pytest.approx(3 / bursts.PART)
+    assert bursts.mean_request_ms(alone) == pytest.approx((36 + 64 + 78) / 3)
+
+
+def test_settings_are_told_to_the_daemon() -> None:
+    found = {way.name: way.daemon for way in bursts.ways([6, 2.5])}
+    assert list(found) == ["slice", "6 ms", "2.5 ms", "bursts"]
+    assert found["slice"] == {"quota": "slice"}
+    assert found["2.5 ms"] == {"quota": "slice", "slice_ns": 2_500_000}
+    assert found["bursts"] == {"quota": "bursts"}
+
+
+def test_each_setting_stands_beside_the_slice_of_its_repetition() -> None:
+    quotients = bursts.over_slice(DOCUMENT)
+    assert list(quotients) == ["10 ms", "bursts"]
+    assert quotients["10 ms"] == pytest.approx([75 / 90])
+    assert quotients["bursts"] == pytest.approx([75 / 90, 90 / 100])
+    assert bursts.over_slice({"records": DOCUMENT["records"][1:3]}) == {}
+
+
+def test_the_best_fixed_turn_is_none_by_bursts() -> None:
+    assert bursts.best_fixed(DOCUMENT) == "10 ms"
+    assert bursts.best_fixed(DOCUMENT, 1) == "10 ms"
+    assert bursts.best_fixed({"records": DOCUMENT["records"][2:3]}) is None
+
+
+def test_figures_are_of_turns_by_bursts() -> None:
+    figures = EXPERIMENT.figures(DOCUMENT)
+    assert figures["bursts/request time over slice"] == pytest.approx((75 / 90 + 0.9) / 2)
+    assert figures["bursts/request time over best"] == pytest.approx(82.5 / 75)
+    assert figures["bursts/useful"] == pytest.approx(sum(map(bursts.useful, DOCUMENT["records"][2::2])) / 2)
+    # 5 turns in a second; of the longest requests there is one in 300 or 315 ms.
+    assert figures["bursts/turns of a request"] == pytest.approx(5 * 0.3075)
+
+
+def test_sheets_have_times_and_turns() -> None:
+    settings, chosen = EXPERIMENT.sheets(DOCUMENT)
+    slices, fixed, by_bursts = settings.rows
+    assert slices[:2] == ("slice, 30 ms", "65.0 95.0 125.0")
+    assert slices[3] == "-"
+    assert fixed[:4] == ("10 ms", "45.0 80.0 100.0", "75.0", "0.83")
+    assert by_bursts[3].startswith("0.87 ± ")
+    assert chosen.rows[0] == ("A", "36", "36.5", "35.0", "39.0", "1.01", "10 ms")
+    assert [row[1] for row in chosen.rows] == ["36", "64", "78"]
+
+
+def test_an_early_end_leaves_what_there_is() -> None:
+    [settings] = EXPERIMENT.sheets({"records": DOCUMENT["records"][:2]})
+    assert len(settings.rows) == 2
+    assert EXPERIMENT.figures({"records": DOCUMENT["records"][:2]}) == {}
+
+
+def test_nothing_measured_is_nothing_to_show() -> None:
+    assert EXPERIMENT.sheets({"records": []}) == []
+    assert EXPERIMENT.figures({"records": []}) == {}
+    with pytest.raises(NotMeasurableError, match="nothing was measured"):
+        EXPERIMENT.plot({"records": []}, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--turns-ms", "6,0.5"), "a turn lasts from 1 to 1000 ms, not 0.5"),
+        (("--turns-ms", "nan"), "a turn lasts from 1 to 1000 ms, not nan"),
+        (("--turns-ms", "6,long"), "invalid turn_lengths value"),
+        (("--seconds", "0"), "not above 0"),
+        (("--repetitions", "0"), "not a whole number above 0"),
+        (("--policy", "fair"), "unrecognized arguments"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: tuple[str, str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bursts", "--device", "soft", *words])
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_run_has_all_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, plot = tmp_path / "found.json", tmp_path / "found.png"
+    words = ("--device", "soft", "--seconds", "1", "--turns-ms", "6,6", "--repetitions", "1")
+    assert main(["bursts", *words, "--json", str(path), "--plot", str(plot)]) == 0
+    document = json.loads(path.read_text())
+    assert document["failures"] == []
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert [each["way"] for each in document["records"]] == ["slice", "6 ms", "bursts"]
+    for each in document["records"]:
+        assert len(each["programs"]) == len(bursts.PROGRAMS)
+        for one in each["programs"]:
+            assert bursts.nr_requests(one) > 0
+            assert one["nr_turns"] > 0
+            assert 0 < one["turn_ms"]["least"] <= one["turn_ms"]["mean"] <= one["turn_ms"]["most"]
+    assert {each["turn_ms"]["mean"] for each in document["records"][1]["programs"]} == {6}
+    printed = capsys.readouterr().out
+    assert max(len(line) for line in printed.splitlines() if line.startswith("│")) <= 100
+    assert "Requests by the length of turns" in printed
+    assert "Turns by bursts" in section(document)
