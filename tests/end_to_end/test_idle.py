@@ -28,12 +28,12 @@ sys.stdin.read()
 
 
 def nr_wakes(pid: int) -> int:
-    """How often threads of a process have been put on a core."""
+    """How often threads of a process have gone to sleep, which is how often they woke. Who loses its core to others has not."""
     switches = 0
     for status in Path(f"/proc/{pid}/task").glob("*/status"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
             lines = status.read_text().splitlines()
-            switches += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+            switches += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
     return switches
 
 
