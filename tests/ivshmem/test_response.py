@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from .conftest import Guest
 
 IDLE, WAITING, PARKED, DONE = 0, 1, 2, 3
 SECOND = 10**9
+LOOK_S, NR_LOOKS = 0.002, 25
 
 
 def free_set_of(nr: int) -> Any:
@@ -216,11 +218,14 @@ def owner_of(word: Any, spin_ns: int, wait: Any, oversleep: Any) -> threading.Th
 
 
 def spins(owner: threading.Thread) -> None:
-    """Waits until the thread has used the CPU for 0.1 s more."""
-    assert owner.ident is not None
-    clock = time.pthread_getcpuclockid(owner.ident)
-    begun_s = time.clock_gettime(clock)
-    wait_until(lambda: time.clock_gettime(clock) - begun_s > 0.1, "it spins")
+    """Waits until the thread has been ready to run in many looks in a row. It lets others go first, so on a busy machine it hardly runs."""
+    stat = Path(f"/proc/self/task/{owner.native_id}/stat")
+
+    def is_ready() -> bool:
+        time.sleep(LOOK_S)
+        return stat.read_text().rpartition(")")[2].split()[0] == "R"
+
+    wait_until(lambda: all(is_ready() for _ in range(NR_LOOKS)), "it spins")
 
 
 @pytest.mark.parametrize("most_ns", [900 * SECOND, 500 * SECOND])
