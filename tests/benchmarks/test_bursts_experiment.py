@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from benchmarks.cli import main
-from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS, bursts
 from benchmarks.results import section
 
@@ -110,31 +109,6 @@ def test_an_early_end_leaves_what_there_is() -> None:
     [settings] = EXPERIMENT.sheets({"records": DOCUMENT["records"][:2]})
     assert len(settings.rows) == 2
     assert EXPERIMENT.figures({"records": DOCUMENT["records"][:2]}) == {}
-
-
-def test_nothing_measured_is_nothing_to_show() -> None:
-    assert EXPERIMENT.sheets({"records": []}) == []
-    assert EXPERIMENT.figures({"records": []}) == {}
-    with pytest.raises(NotMeasurableError, match="nothing was measured"):
-        EXPERIMENT.plot({"records": []}, None)
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (("--turns-ms", "6,0.5"), "a turn lasts from 1 to 1000 ms, not 0.5"),
-        (("--turns-ms", "nan"), "a turn lasts from 1 to 1000 ms, not nan"),
-        (("--turns-ms", "6,long"), "invalid turn_lengths value"),
-        (("--seconds", "0"), "not above 0"),
-        (("--repetitions", "0"), "not a whole number above 0"),
-        (("--policy", "fair"), "unrecognized arguments"),
-    ],
-)
-def test_what_cannot_be_is_refused(words: tuple[str, str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["bursts", "--device", "soft", *words])
-    assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
 
 
 def test_a_run_has_all_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,30 +123,6 @@ def test_deviations_of_limits_are_parts_of_the_goal() -> None:
     assert sets.rows == (("1", "10 50", "10 40", "10 30", "0.250", "0.050"),)
 
 
-def test_nothing_measured_is_nothing_to_show() -> None:
-    assert EXPERIMENT.sheets({"records": []}) == []
-    assert EXPERIMENT.figures({"records": []}) == {}
-    with pytest.raises(NotMeasurableError, match="nothing was measured"):
-        EXPERIMENT.plot({"records": []}, None)
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (("--parts", "joins,lanes"), "there is no lanes"),
-        (("--sets", "0"), "not a whole number above 0"),
-        (("--seconds", "0"), "not above 0"),
-        (("--seed", "dice"), "invalid int value"),
-        (("--policy", "fair"), "unrecognized arguments"),
-    ],
-)
-def test_what_cannot_be_is_refused(words: tuple[str, str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["elastic", "--device", "soft", *words])
-    assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
-
-
 def test_native_programs_have_no_bounds() -> None:
     with pytest.raises(NotMeasurableError, match="no requests and no limits"):
         NativeSession({}).set_bounds(0, 30, 60)

@@ -56,3 +56,19 @@ class Choosing(Generic[P]):
         standings = {vgpu: self.policy.standing(vgpu, now_ns).value for vgpu in self._waiting}
         choice = min(standings, key=standings.__getitem__, default=None)
         return None if choice is None or standings[choice] == math.inf else choice
+
+
+def tell(policy: Choosing[P], event: tuple[str, int, int, int], now_ns: int) -> None:
+    """One event of a random history: its name, a vGPU, an amount. "next" is a turn of whoever is picked, who stays the holder."""
+    kind, vgpu, amount, _ = event
+    if kind in ("joined", "weight_changed"):
+        getattr(policy, kind)(vgpu, 1 + amount % 9, now_ns)
+    elif kind == "charged":
+        policy.charged(vgpu, amount, now_ns)
+    elif kind == "next":
+        choice = policy.pick(now_ns)
+        if choice is not None:
+            policy.dispatched(choice, now_ns)
+            policy.charged(choice, amount, now_ns)
+    else:
+        getattr(policy, kind)(vgpu, now_ns)

@@ -14,7 +14,7 @@ from scheduler.elastic import ACTIVE_NS, Claim, Elastic, allotments
 from scheduler.fair import PARTS_OF_WEIGHT, FairQueuing
 from scheduler.first_come import FirstCome
 from scheduler.policy import Bounded, Policy, Standing, exact_share
-from tests.scheduler.choosing import Choosing
+from tests.scheduler.choosing import Choosing, tell
 from tests.scheduler.histories import History, Shares, play, work
 
 MS = 1_000_000
@@ -121,22 +121,6 @@ events_of = st.lists(
     ),
     max_size=80,
 )
-
-
-def tell(policy: Choosing[Both], event: tuple[str, int, int, int], now_ns: int) -> None:
-    """One event; "next" is a turn of whoever is picked. It stays the holder, so that late charges find it."""
-    kind, vgpu, amount, _ = event
-    if kind in ("joined", "weight_changed"):
-        getattr(policy, kind)(vgpu, 1 + amount % 9, now_ns)
-    elif kind == "charged":
-        policy.charged(vgpu, amount, now_ns)
-    elif kind == "next":
-        choice = policy.pick(now_ns)
-        if choice is not None:
-            policy.dispatched(choice, now_ns)
-            policy.charged(choice, amount, now_ns)
-    else:
-        getattr(policy, kind)(vgpu, now_ns)
 
 
 @given(events_of, st.sampled_from(("untold", "told", "asleep")))

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.policy import Policy, Standing
+from scheduler.policy import Standing
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, UnknownPolicyError, make_policy
 from scheduler.simulator.policies.extensions import guest_waiting
 from scheduler.simulator.policies.registry import ALL_POLICIES
 from scheduler.simulator.settings import Settings, VgpuSpec
 from scheduler.simulator.simulation import simulate
 from scheduler.simulator.workloads import find_workload
-from tests.scheduler.choosing import Choosing
+from tests.scheduler.choosing import Choosing, tell
 
 NAMES = ("joined", "left", "weight_changed", "backlogged", "backlogged", "blocked", "dispatched", "charged", "next")
 Event = tuple[str, int, int, int]
@@ -22,22 +22,6 @@ EVENTS = st.lists(
     max_size=80,
 )
 every_policy = pytest.mark.parametrize("name", sorted(ALL_POLICIES))
-
-
-def tell(policy: Choosing[Policy], event: Event, now_ns: int) -> None:
-    """One event; "next" is the end of a slice: whoever is picked is dispatched and charged."""
-    kind, vgpu, amount, _ = event
-    if kind in ("joined", "weight_changed"):
-        getattr(policy, kind)(vgpu, 1 + amount % 9, now_ns)
-    elif kind == "charged":
-        policy.charged(vgpu, amount, now_ns)
-    elif kind == "next":
-        choice = policy.pick(now_ns)
-        if choice is not None:
-            policy.dispatched(choice, now_ns)
-            policy.charged(choice, amount, now_ns)
-    else:
-        getattr(policy, kind)(vgpu, now_ns)
 
 
 class Waiting:
