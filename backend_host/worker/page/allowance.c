@@ -72,10 +72,12 @@ static bool is_limit(struct fgw_rate rate)
 void fgw_allowance_charge(const struct fgw_grantee *grantee, uint64_t used_ns, uint64_t now_ns)
 {
     const struct fgw_rate rate = rate_of(grantee);
+    if (!is_limit(rate)) {
+        return;
+    }
     _Atomic uint64_t *word = &grantee->account->limited_until_ns;
     uint64_t before = atomic_load_explicit(word, memory_order_relaxed);
-    while (is_limit(rate) &&
-           !atomic_compare_exchange_weak(word, &before, fgw_allowance_after(before, rate, used_ns, now_ns))) {
+    while (!atomic_compare_exchange_weak(word, &before, fgw_allowance_after(before, rate, used_ns, now_ns))) {
     }
 }
 

@@ -35,8 +35,11 @@ bool fgw_burst_resume(struct fgw_bursts *bursts, uint64_t switch_ns, uint64_t no
     }
     const uint64_t gap_ns = now_ns - since_ns;
     const uint64_t burst_ns = bursts->quiet_gpu_ns - bursts->begun_gpu_ns;
+    if (burst_ns == 0 || gap_ns <= switch_ns) {
+        return false; /* most pauses are as short as that, so the mean is not asked for each */
+    }
     const uint64_t mean_ns = bursts->nr == 0 ? burst_ns : mean(bursts->burst_ns, nr_kept(bursts));
-    if (burst_ns == 0 || gap_ns <= switch_ns || gap_ns <= mean_ns / SHORT_DIVISOR) {
+    if (gap_ns <= mean_ns / SHORT_DIVISOR) {
         return false;
     }
     const uint32_t place = bursts->nr++ % FGW_BURSTS_KEPT;
