@@ -224,8 +224,9 @@ static uint64_t gather(struct fgw_apart *apart)
     return liars;
 }
 
-/* Takes the grant from one that does not come for it, as waiting workers do else: it pays for that. */
-static void pass_unused(struct fgw_apart *apart)
+/* Takes the grant from one that does not come for it, as waiting workers do else: it pays for that. False: it came
+ * while its grant was closed, and is not among those that were gathered. */
+static bool pass_unused(struct fgw_apart *apart)
 {
     struct fgw_control *control = apart->control;
     uint64_t word = atomic_load(&apart->master.word);
@@ -233,24 +234,28 @@ static void pass_unused(struct fgw_apart *apart)
     if (holder == FGW_NOBODY || (word & FGW_GRANT_CLOSED) || fgw_vgpu_has_users(control, holder) ||
         fgw_grant_elapsed_ns(control, word, fgw_clock_ns()) < FGW_GRANT_UNUSED_NS ||
         fgw_grant_choose(control, holder) == FGW_NOBODY) {
-        return;
+        return true;
     }
     struct shown *shown = &apart->shown[holder - 1];
     struct fgw_grant *its = grant_of(apart, holder - 1);
     const uint64_t closed = word | FGW_GRANT_CLOSED_FOR(FGW_WHY_UNUSED, 0);
     if (shown->word != word || !atomic_compare_exchange_strong(&its->word, &word, closed)) {
-        return; /* it has closed it itself */
+        return true; /* it has closed it itself */
     }
     shown->word = closed;
-    if (!atomic_compare_exchange_strong(&apart->master.word, &word, closed) ||
-        fgw_set_has_common(&control->decided->vgpus[holder - 1].members, &its->users)) {
-        return; /* it was evicted; or it is in, and leaves */
+    const bool is_evicted = !atomic_compare_exchange_strong(&apart->master.word, &word, closed);
+    if (fgw_set_has_common(&control->decided->vgpus[holder - 1].members, &its->users)) {
+        return false;
+    }
+    if (is_evicted) {
+        return true;
     }
     const uint32_t nr_unused = atomic_fetch_add(&apart->master.seats[holder - 1].nr_unused, 1) + 1;
     for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
         atomic_store(&grant_of(apart, vgpu)->seats[holder - 1].nr_unused, nr_unused);
     }
     fgw_grant_pass_over(control, closed, FGW_WHY_UNUSED);
+    return true;
 }
 
 static void show(struct fgw_apart *apart, uint32_t vgpu)
@@ -289,8 +294,7 @@ static void show_all(struct fgw_apart *apart)
 static uint64_t step(struct fgw_apart *apart)
 {
     const uint64_t liars = gather(apart);
-    if (apart->is_quiet) {
-        pass_unused(apart);
+    if (apart->is_quiet && pass_unused(apart)) {
         fgw_grant_pass_on(apart->control);
     }
     show_all(apart);
@@ -315,7 +319,7 @@ uint64_t fgw_apart_serve(struct fgw_apart *apart, uint64_t until_ns)
     return liars;
 }
 
-/* Nobody gets it any more, and whoever has it leaves. */
+/* Nobody gets it any more, and whoever has it leaves: also one that has it from before they went apart. */
 static void close_master(struct fgw_apart *apart)
 {
     const uint64_t end_ns = fgw_clock_ns() + apart->quiet_ns;
@@ -328,7 +332,7 @@ static void close_master(struct fgw_apart *apart)
         show_all(apart);
         nap();
         gather(apart);
-    } while (fgw_vgpu_has_users(apart->control, holder) && fgw_clock_ns() < end_ns);
+    } while ((!apart->is_quiet || fgw_vgpu_has_users(apart->control, holder)) && fgw_clock_ns() < end_ns);
 }
 
 void fgw_apart_end(struct fgw_apart *apart)

@@ -7,6 +7,7 @@ import mmap
 import random
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from backend_host.worker._worker import ffi, lib
@@ -222,6 +223,22 @@ def test_one_that_does_not_come_for_its_grant_pays_and_the_next_one_gets_it(scen
     reading = scene.control.vgpu(one.vgpu)
     assert reading is not None
     assert reading.held_ns == 2_000_000
+
+
+def test_they_share_again_once_who_had_its_turn_before_they_went_apart_has_left(scene: Scene) -> None:
+    one, two, _ = scene.workers
+    patient = lib.fgw_apart_new(scene.control.page, LONG_NS)
+    with ThreadPoolExecutor(1) as daemon:
+        assert one.enter()
+        lib.fgw_apart_begin(patient, ffi.new(f"uint32_t[{MAX_VGPUS}]"))
+        end = daemon.submit(lib.fgw_apart_end, patient)
+        time.sleep(0.02)
+        assert not two.enter()
+        assert not end.done()
+        one.leave()
+        end.result()
+    assert two.enter()
+    lib.fgw_apart_free(patient)
 
 
 def test_another_vgpu_in_the_same_place_is_not_blamed_for_its_predecessor(scene: Scene) -> None:
