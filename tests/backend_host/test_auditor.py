@@ -22,6 +22,8 @@ SEATS, SEAT_BYTES, UNUSED, SPARED = 192, 32, 4, 16
 """Places in the grant, and in a seat."""
 CLOSED = 1 << 16
 MS = 1_000_000
+LONG_NS = 60_000_000_000
+"""A slice: this process may be kept off the CPU for longer than a short one, and a turn that goes on beyond its end is taken away."""
 
 
 class Scene:
@@ -29,6 +31,7 @@ class Scene:
 
     def __init__(self, control: ControlPage, *, is_preemptive: bool = False) -> None:
         self.control = control
+        control.set_slice_ns(LONG_NS)
         self.one, self.two, self.three = (Claimant(control) for _ in range(3))
         self.ended: dict[int, str] = {}
         self.owed: dict[int, int] = {}
@@ -127,6 +130,7 @@ def test_a_grant_that_was_written_to_one_that_does_not_want_it_goes_on(scene: Sc
 @pytest.mark.parametrize("phase", ["ready", "running"])
 def test_a_grant_that_is_kept_and_not_charged_for_goes_on(scene: Scene, phase: str) -> None:
     contended(scene)
+    scene.control.set_slice_ns(6 * MS)
     scene.one.says(phase)
     end_ns = time.monotonic_ns() + 30_000 * MS
     while time.monotonic_ns() < end_ns and scene.control.holder().vgpu == scene.one.vgpu:
