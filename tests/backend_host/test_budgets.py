@@ -27,22 +27,22 @@ def budgets() -> Budgets:
 
 def test_a_vgpu_has_the_turn_of_its_longest_program(budgets: Budgets) -> None:
     budgets.look([program(0, 3, 1, 8), program(1, 3, 1, 20), program(2, 4, 1, 2.5), program(3, 5, 0, 0)], SLICE_NS, 0)
-    assert [budgets.of(vgpu) for vgpu in (3, 4, 5, 6)] == [20 * MS, 5 * MS, None, None]
+    assert [budgets.of(vgpu) for vgpu in (3, 4, 5, 6)] == [21 * MS, 5.25 * MS, None, None]
 
 
 def test_it_follows_while_there_are_new_bursts_and_stays_else(budgets: Budgets) -> None:
     budgets.look([program(0, 1, 1, 10)], SLICE_NS, 0)
     for _ in range(5):
         budgets.look([program(0, 1, 2, 20)], SLICE_NS, 0)
-        assert budgets.of(1) == 15 * MS, "one burst more is learnt once"
+        assert budgets.of(1) == 15.75 * MS, "one burst more is learnt once"
     budgets.look([program(0, 1, 3, 20)], SLICE_NS, 0)
-    assert budgets.of(1) == 17_500_000
+    assert budgets.of(1) == 18_375_000
 
 
 def test_another_program_in_its_place_begins_anew(budgets: Budgets) -> None:
     budgets.look([program(0, 1, 9, 50)], SLICE_NS, 0)
     budgets.look([dataclasses.replace(program(0, 1, 1, 8), pid=77)], SLICE_NS, 0)
-    assert budgets.of(1) == 8 * MS
+    assert budgets.of(1) == 8.4 * MS
     budgets.look([dataclasses.replace(program(0, 1, 1, 8), pid=77, state=WorkerState.ENDED)], SLICE_NS, 0)
     assert budgets.of(1) is None
 
