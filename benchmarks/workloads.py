@@ -53,9 +53,14 @@ def sized(program: str, device: str) -> Workload:
     return Workload(program, program, ("--json", "--no-check", *size))
 
 
-def spin(kernel_us: float, queue: int, sleep_us: float = 0.0) -> Workload:
-    """Kernels of that length, so many in a row before a synchronisation, then a sleep."""
-    words = ("--kernel-us", f"{kernel_us:g}", "--queue", str(queue), "--sleep-us", f"{sleep_us:g}")
+def spin(
+    kernel_us: float, queue: int, sleep_us: float = 0.0, *, is_work: bool = False, seed: int | None = None
+) -> Workload:
+    """Kernels of that length, so many in a row before a synchronisation, then a sleep. They last by the device's clock, or do as much as it
+    does in that time. With a seed sleeps are random, and that long in the mean."""
+    work = ("--work",) if is_work else ()
+    chance = () if seed is None else ("--random", str(seed))
+    words = (*work, *chance, "--kernel-us", f"{kernel_us:g}", "--queue", str(queue), "--sleep-us", f"{sleep_us:g}")
     label = f"kernels of {kernel_us:g} us, {queue} in a row" + (f", {sleep_us:g} us of sleep" if sleep_us else "")
     return Workload(SPIN, label, words)
 

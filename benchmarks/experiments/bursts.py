@@ -2,12 +2,12 @@
 
 Three programs answer one request after the other. A request is a row of kernels that last a given time; a pause follows it. Settings follow
 each other: the device's slice, turns of given lengths, and `quota = bursts` with the device's slice. A turn as long as the slice is measured
-beside it: how far the two lie apart is what chance does.
+beside it: how far the two lie apart is what chance does. A kernel does a given amount of work, which takes that time alone. Pauses
+are random, exponentially distributed: with fixed ones requests fall into step, and how they do decides more than turns.
 
     fairgv-bench bursts --repetitions 6 --plot bursts.png
 
-Wrong when guests, workers and the device's threads have no core each. On a device that preempts a kernel that was taken off goes on by the
-device's clock, so turns that end within a kernel look better than they are, short ones most.
+Wrong when guests, workers and the device's threads have no core each.
 """
 
 import argparse
@@ -56,10 +56,9 @@ class Requests:
         """From the end of a request to the next."""
         return self.length_ms * (PART - 1)
 
-    @property
-    def workload(self) -> Workload:
-        """The program."""
-        return spin(1000 * self.kernel_ms, self.nr_kernels, 1000 * self.pause_ms)
+    def workload(self, seed: int) -> Workload:
+        """The program; the same seed gives the same pauses."""
+        return spin(1000 * self.kernel_ms, self.nr_kernels, 1000 * self.pause_ms, is_work=True, seed=seed)
 
 
 PROGRAMS = (Requests(6, 6), Requests(8, 8), Requests(13, 6))
@@ -88,19 +87,14 @@ def turn_lengths(text: str) -> list[float]:
     return list(dict.fromkeys(found))
 
 
-def nr_requests(program: Record) -> float:
-    """That ended in the part of the window that counts; parts of requests count as well."""
-    return float(program["kernels"] / program["nr_kernels"])
-
-
 def request_ms(program: Record) -> float:
-    """The mean time from the launch of a request's kernels to the end of the last one. ZeroDivisionError when none ended."""
-    return float(1000 * program["counted_s"] / nr_requests(program) - program["pause_ms"])
+    """The mean time from the launch of a request's kernels to the end of the last one."""
+    return float(program["request_ms"])
 
 
 def turns_per_request(program: Record) -> float:
-    """Turns are those of the whole window, so it is the quotient of turns and requests in a second."""
-    return float(program["nr_turns"] / program["window_s"] * program["counted_s"] / nr_requests(program))
+    """Both are those of the whole window."""
+    return float(program["nr_turns"] / program["nr_requests"])
 
 
 def mean_request_ms(record: Record) -> float:
@@ -172,14 +166,16 @@ class Bursts(Experiment):
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
         """Each setting has a daemon of its own; guests stay."""
-        ones, paths = (1,) * len(PROGRAMS), [PROGRAMS[0].workload.path()]
+        ones, paths = (1,) * len(PROGRAMS), [PROGRAMS[0].workload(0).path()]
         with open_guests(Elastic.name, setting(options), ones, paths) as guests:
             for repetition in range(options.repetitions):
                 for way in ways(options.turns_ms):
                     what = f"turns: {way.name}"
                     reporter.doing(what)
                     with reporter.tolerating(what), guests.session(**way.daemon) as session:
-                        yield {"kind": KIND, "way": way.name, "repetition": repetition} | _measured(session, options)
+                        yield {"kind": KIND, "way": way.name, "repetition": repetition} | _measured(
+                            session, options, repetition
+                        )
 
     def sheets(self, document: Document) -> list[Sheet]:
         """Each setting; what bursts chose."""
@@ -228,10 +224,12 @@ class Bursts(Experiment):
         axes.set_title("Fixed turns; dashed and squares: turns by bursts", loc="left", fontsize="medium")
 
 
-def _measured(session: Session, options: argparse.Namespace) -> Record:
-    """One window of one setting. ProgramFailedError, also when a program ended no kernel in it."""
+def _measured(session: Session, options: argparse.Namespace, repetition: int) -> Record:
+    """One window of one setting; all settings of a repetition have the same pauses. ProgramFailedError, also when a program ended no request
+    in it."""
     edge_s = options.seconds * EDGE_FRACTION
-    outcomes = run_together(session, [each.workload for each in PROGRAMS], options.seconds, edge_s)
+    workloads = [each.workload(len(PROGRAMS) * repetition + number) for number, each in enumerate(PROGRAMS)]
+    outcomes = run_together(session, workloads, options.seconds, edge_s)
     return {
         "window_s": options.seconds,
         "programs": [
@@ -241,14 +239,16 @@ def _measured(session: Session, options: argparse.Namespace) -> Record:
 
 
 def _program(requests: Requests, outcome: Outcome, window_s: float) -> Record:
-    """What one did. ProgramFailedError when it ended no kernel."""
-    if outcome.report["kernels"] <= 0:
-        raise ProgramFailedError(f"a program with requests of {requests.length_ms:g} ms ended no kernel in its window")
+    """What one did. ProgramFailedError when it ended no request."""
+    if outcome.report["kernels"] <= 0 or outcome.report["requests"] <= 0:
+        raise ProgramFailedError(f"a program with requests of {requests.length_ms:g} ms ended none in its window")
     turns_ms = [each / 1e6 for each in outcome.turns_ns]
     return {
         "kernel_ms": requests.kernel_ms,
         "nr_kernels": requests.nr_kernels,
         "pause_ms": requests.pause_ms,
+        "nr_requests": outcome.report["requests"],
+        "request_ms": outcome.report["request_us"] / 1000,
         "window_s": window_s,
         "counted_s": outcome.report["seconds"],
         "kernels": outcome.report["kernels"],

@@ -1,13 +1,21 @@
 /*
  * Kernels that last a given time, launched without end: exact mixtures for the fairness benchmarks.
  *
- *   spin [--kernel-us US] [--queue N] [--sleep-us US] [--seconds S | --together] [--log FILE] [--look-ms MS]
+ *   spin [--kernel-us US] [--work] [--queue N] [--sleep-us US] [--random SEED]
+ *        [--seconds S | --together] [--log FILE] [--look-ms MS]
+ *
+ * --random: pauses are exponentially distributed, with the sleep as their mean: requests that arrive by chance. The
+ * same seed gives the same pauses.
  *
  * N launches are followed by one synchronisation (1: an interactive program), then by a sleep. Kernels that end within
  * a stretch of S seconds (10) are counted, by themselves, in memory that the host reads at the stretch's two edges.
+ * Where there are sleeps a row of launches is a request, and those that end within the stretch are counted and timed.
  *
  * --together: all programs of a benchmark count in the same stretch, told on standard input as to the other programs,
  * see common.h. Prints one JSON object.
+ *
+ * --work: a kernel does as much as the device does in that time, measured at the start. So it does nothing while it is
+ * off the device, or shares it, where one that watches a clock would come to its end.
  *
  * --log: when each kernel of the stretch began and ended, by the device's %globaltimer: two 64-bit numbers of ns each,
  * as this machine has them in memory.
@@ -17,6 +25,8 @@
  */
 #include <atomic>
 #include <getopt.h>
+#include <math.h>
+#include <random>
 #include <stdio.h>
 #include <stdlib.h>
 #include <thread>
@@ -37,6 +47,10 @@ struct record {
 
 static const unsigned long long nr_spans = 1 << 19;
 
+/* Of the launches that tell how much is done in a us: short, so that most of them are undisturbed by others' turns. */
+static const float trial_ms = 2;
+static const int nr_trials = 20;
+
 struct look {
     double at_s;
     unsigned long long nr_ended;
@@ -56,6 +70,48 @@ __global__ void spin(unsigned long long ns, volatile struct record *record, bool
         mine->end_ns = now;
     }
     record->nr_ended = nr_ended + 1;
+}
+
+__global__ void work(unsigned long long nr_rounds, volatile struct record *record)
+{
+    unsigned value = (unsigned)nr_rounds | 1;
+    for (unsigned long long round = 0; round < nr_rounds; round++) {
+        value ^= value << 13; /* after Marsaglia: what is not 0 never becomes 0 */
+        value ^= value >> 17;
+        value ^= value << 5;
+    }
+    record->nr_ended = value == 0 ? 0 : record->nr_ended + 1;
+}
+
+static float timed_work(unsigned long long nr_rounds, struct record *record)
+{
+    float ms;
+    cudaEvent_t begin, end;
+    CHECK(cudaEventCreate(&begin));
+    CHECK(cudaEventCreate(&end));
+    CHECK(cudaEventRecord(begin));
+    work<<<1, 1>>>(nr_rounds, record);
+    CHECK(cudaEventRecord(end));
+    CHECK(cudaEventSynchronize(end));
+    CHECK(cudaEventElapsedTime(&ms, begin, end));
+    CHECK(cudaEventDestroy(begin));
+    CHECK(cudaEventDestroy(end));
+    return ms;
+}
+
+/* How many rounds take so long: by the fastest of several launches, because others may have the device in between. */
+static unsigned long long rounds_of(double kernel_us, struct record *record)
+{
+    unsigned long long nr_rounds = 1000;
+    timed_work(nr_rounds, record); /* loads the kernel */
+    while (timed_work(nr_rounds, record) < trial_ms) {
+        nr_rounds *= 2;
+    }
+    float least_ms = timed_work(nr_rounds, record);
+    for (int trial = 1; trial < nr_trials; trial++) {
+        least_ms = fminf(least_ms, timed_work(nr_rounds, record));
+    }
+    return (unsigned long long)(nr_rounds * (kernel_us / 1e3 / least_ms)) + 1;
 }
 
 static void write_log(const char *path, const struct record *record, struct count counted)
@@ -91,6 +147,25 @@ static std::vector<struct look> look_each(double period_s, double begin_s, const
     return looks;
 }
 
+/* A row of launches, on seconds_now()'s clock. */
+struct request {
+    double begin_s, end_s;
+};
+
+/* Those that ended within the stretch: how many, and how long they took in the mean. */
+static void print_requests(const std::vector<struct request> &requests, const struct stretch &stretch)
+{
+    unsigned long nr = 0;
+    double sum_s = 0;
+    for (const struct request &request : requests) {
+        if (request.end_s >= stretch.begin_s && request.end_s < stretch.end_s) {
+            nr++;
+            sum_s += request.end_s - request.begin_s;
+        }
+    }
+    printf(", \"requests\": %lu, \"request_us\": %.9g", nr, nr ? 1e6 * sum_s / nr : 0);
+}
+
 static void print_looks(const std::vector<struct look> &looks)
 {
     printf(", \"looks\": [");
@@ -106,10 +181,13 @@ int main(int argc, char **argv)
         {"kernel-us", required_argument, NULL, 'k'}, {"queue", required_argument, NULL, 'q'},
         {"sleep-us", required_argument, NULL, 's'},  {"seconds", required_argument, NULL, 'w'},
         {"together", no_argument, NULL, 't'},        {"log", required_argument, NULL, 'l'},
-        {"look-ms", required_argument, NULL, 'm'},   {}};
+        {"look-ms", required_argument, NULL, 'm'},   {"work", no_argument, NULL, 'd'},
+        {"random", required_argument, NULL, 'r'},    {}};
     double kernel_us = 100, nap_us = 0, stretch_s = 10, look_ms = 0;
     long nr_queued = 1;
-    bool is_together = false;
+    bool is_together = false, is_work = false, is_random = false;
+    std::mt19937 chance;
+    std::exponential_distribution<double> pause;
     const char *log = NULL;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -128,6 +206,13 @@ int main(int argc, char **argv)
         case 't':
             is_together = true;
             break;
+        case 'd':
+            is_work = true;
+            break;
+        case 'r':
+            chance.seed(strtoul(optarg, NULL, 10));
+            is_random = true;
+            break;
         case 'l':
             log = optarg;
             break;
@@ -142,6 +227,10 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    if (is_work && log) {
+        fprintf(stderr, "spin: --log needs kernels that watch the clock; leave out --work\n");
+        return 2;
+    }
     if (kernel_us <= 0 || nr_queued < 1 || nap_us < 0 || stretch_s <= 0) {
         fprintf(stderr, "spin: times are positive, --queue is 1 or more\n");
         return 2;
@@ -153,6 +242,7 @@ int main(int argc, char **argv)
     const unsigned long long kernel_ns = (unsigned long long)(kernel_us * 1e3);
     spin<<<1, 1>>>(kernel_ns, record, log != NULL);
     CHECK(cudaDeviceSynchronize());
+    const unsigned long long nr_rounds = is_work ? rounds_of(kernel_us, record) : 0;
 
     std::atomic<bool> is_over(false);
     struct stretch stretch = {seconds_now(), seconds_now() + stretch_s, 0};
@@ -174,14 +264,21 @@ int main(int argc, char **argv)
         }
         is_over = true;
     });
+    std::vector<struct request> requests;
     while (!is_over) {
+        const double begin_s = seconds_now();
         for (long i = 0; i < nr_queued; i++) {
-            spin<<<1, 1>>>(kernel_ns, record, log != NULL);
+            if (is_work) {
+                work<<<1, 1>>>(nr_rounds, record);
+            } else {
+                spin<<<1, 1>>>(kernel_ns, record, log != NULL);
+            }
         }
         CHECK(cudaGetLastError());
         CHECK(cudaDeviceSynchronize());
         if (nap_us > 0) {
-            sleep_us(nap_us);
+            requests.push_back({begin_s, seconds_now()});
+            sleep_us(is_random ? nap_us * pause(chance) : nap_us);
         }
     }
     counter.join();
@@ -195,6 +292,9 @@ int main(int argc, char **argv)
         write_log(log, record, counted);
     }
     printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g", counted.nr, kernel_us, counted_s(stretch));
+    if (nap_us > 0) {
+        print_requests(requests, stretch);
+    }
     if (look_ms > 0) {
         print_looks(looks);
     }
