@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.build import NAMES
+
 ABOUT = 0.02
 """'about' a value: within this part of it."""
 
@@ -16,6 +18,11 @@ ABOUT = 0.02
 def paper() -> dict[str, Any]:
     """Everything in paper.toml."""
     return tomllib.loads(Path(__file__).with_name("paper.toml").read_text())
+
+
+def is_of_the_paper(workload: str) -> bool:
+    """False for benchmark programs that Table 3 lacks: no claim is about them. True for its programs, and for kernels of a given length."""
+    return workload in paper()["table3"] or workload not in NAMES
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natu
 from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
 from benchmarks.guests import NATIVE, Setting, open_session
-from benchmarks.paper import Finding, paper
+from benchmarks.paper import Finding, is_of_the_paper, paper
 from benchmarks.plots import log_axis, round_values
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
@@ -94,7 +94,8 @@ class Accounting(Experiment):
 
     def findings(self, document: Document) -> list[Finding]:
         """The greatest errors."""
-        figures = self.figures(document)
+        theirs = [record for record in document["records"] if is_of_the_paper(record.get("program", ""))]
+        figures = self.figures({**document, "records": theirs})
         return [
             Finding("accounting", what, figures[f"{what}/error %"])
             for what in (PROGRAMS, MIXTURES)

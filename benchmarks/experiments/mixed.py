@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
 from benchmarks.experiments.sharing import COMPARED, IDLE_TOGETHER, Mixture, Shared, compare, nr_compared, programs_of
-from benchmarks.paper import Finding, paper
+from benchmarks.paper import Finding, is_of_the_paper, paper
 from benchmarks.plots import limits, log_axis, spread
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
@@ -102,7 +102,9 @@ class Mixed(Experiment):
             if low <= record["background_us"] <= high and record["system"] == OURS:
                 beside = found.setdefault(record["program"], {})
                 beside.setdefault(record["background_us"], []).append(Shared(record))
-        return [_of_claims(program, list(beside.values())) for program, beside in found.items()]
+        return [
+            _of_claims(program, list(beside.values())) for program, beside in found.items() if is_of_the_paper(program)
+        ]
 
     def figures(self, document: Document) -> dict[str, float]:
         """What whoever got least, the program or its background, got of its half, beside the background that was worst for it."""

@@ -26,7 +26,7 @@ from benchmarks.experiments.sharing import (
     weights_of,
 )
 from benchmarks.guests import NATIVE
-from benchmarks.paper import Finding, paper
+from benchmarks.paper import Finding, is_of_the_paper, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import Estimate, estimate
 from benchmarks.sheet import Sheet
@@ -86,7 +86,7 @@ class MinMaxRatio(Experiment):
             finding
             for part in _by_weights(document)
             for (label, system), runs in shared(part).items()
-            if system == OURS
+            if system == OURS and is_of_the_paper(label)
             for finding in _of_claims(label, system, runs)
         ]
 
