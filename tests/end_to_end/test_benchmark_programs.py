@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.build import C_FLAGS, NAMES, SOURCES, build, link_command
+from benchmarks.workloads import GPU_SIZES
 from tests.children import running
 from tests.end_to_end.host import SOFTGPU, TIMEOUT_S, Host
 
@@ -20,12 +21,15 @@ SMALL = {
     "heartwall": 4,
     "histogram": 10000,
     "hotspot": 64,
+    "langevin": 2,
     "lavaMD": 2,
+    "lennardJones": 3,
     "matrixMul": 64,
     "nw": 64,
     "pathfinder": 500,
     "scan": 4096,
     "srad_v1": 40,
+    "streamcluster": 40,
 }
 NR_ROUNDS = 2
 RUN_SHORTLY = ("--json", "--rounds", str(NR_ROUNDS))
@@ -55,9 +59,8 @@ def run(program: Path, *arguments: str, **environment: str) -> subprocess.Comple
     )
 
 
-def test_there_are_twelve() -> None:
-    assert set(NAMES) == set(SMALL)
-    assert len(NAMES) == 12
+def test_each_has_a_size_for_each_device() -> None:
+    assert set(NAMES) == set(SMALL) == set(GPU_SIZES)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,7 +1,7 @@
 """
 Programs as guests of a host that runs every launch in parts: `python -m tests.slicing.forced [--device cuda] [--only NAME] [--cases NAME,...]`.
 
-Each of the twelve benchmark programs runs natively, and as a guest whose launches go whole, in boxes of a block or two, and persistently with
+Each of the benchmark programs runs natively, and as a guest whose launches go whole, in boxes of a block or two, and persistently with
 a stop after every few blocks; what their results hash to must be the same. All cases of the conformance suite are compared with native in the
 latter two ways. Prints a short table; exit status 1 when anything differs.
 """
@@ -103,7 +103,7 @@ def digest_of(errors: str) -> str:
 
 
 def run_program(host: Host, name: str) -> Outcome:
-    """One of the twelve, as a guest."""
+    """A benchmark program, as a guest."""
     result = host.guest(build(name), *arguments_of(name), "--digest", options=("--vgpu", VGPU))
     [vgpu] = host.status()["vgpus"]
     digest = digest_of(result.stderr) if result.returncode == 0 else ""
@@ -117,7 +117,7 @@ def native_digest(host: Host, name: str) -> str:
 
 
 def compare_programs(device: str, folder: Path) -> tuple[Table, bool]:
-    """All twelve; whether all hashes are the same."""
+    """All of them; whether all hashes are the same."""
     digests: dict[str, dict[str, str]] = {name: {} for name in NAMES}
     notes = {}
     for way in WAYS:

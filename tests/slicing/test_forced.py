@@ -50,7 +50,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_twelve_programs_to_the_bit(host: Host, name: str) -> None:
+def test_benchmark_programs_to_the_bit(host: Host, name: str) -> None:
     outcome = run_program(host, name)
     assert outcome.digest, outcome.errors
     assert outcome.digest == native_digest(host, name)
