@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from backend_host.config import QUOTAS
 from backend_host.errors import FairGVError
 from backend_host.state_dir import DEVICE_KINDS
 from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
@@ -138,6 +139,9 @@ def add_common_options(parser: argparse.ArgumentParser, experiment: Experiment) 
     )
     parser.add_argument("--slice-ms", type=positive, metavar="MS", help="length of a slice (default: the device's)")
     parser.add_argument(
+        "--quota", choices=QUOTAS, help="how long turns last: a slice, or as the bursts of programs (default: a slice)"
+    )
+    parser.add_argument(
         "--minutes", type=positive, metavar="M", help="begin nothing new after so many; what was measured counts"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
@@ -207,7 +211,8 @@ def systems(options: argparse.Namespace) -> list[str]:
 
 def setting(options: argparse.Namespace, region_bytes: int = 256 << 20) -> Setting:
     """Of the common options."""
-    return Setting(options.device, options.guests, options.slice_ms, region_bytes)
+    daemon = {"quota": options.quota} if options.quota else {}
+    return Setting(options.device, options.guests, options.slice_ms, region_bytes, daemon)
 
 
 def terminal() -> Console:

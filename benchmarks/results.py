@@ -38,11 +38,12 @@ The numbers are those of [SPECIFICATION.md](../SPECIFICATION.md), which has the 
 part of what its program does alone; the ratio is that of the least to the greatest part of its due that a guest gets. Figures are the worst of
 their kind.
 """
-PAPER_HEAD = """## The paper's section 5 beside ours
+PAPER_HEAD = """## Papers beside ours
 
-The paper's GPU is a TitanX, its guests are virtual machines. Each row has the worst of what was found. `behind` says that it is worse than the
-paper's, `-` that the paper has only a drawing of it. The paper's programs fill its GPU. Where programs leave ours to each other, all may get
-more than their due, and the ratio of what they get says nothing: these are judged by the least that one gets, and by what all do together.
+The GPU of FairGV's paper is a TitanX, its guests are virtual machines; Gemini's is a V100. Each row has the worst of what was found. `behind`
+says that it is worse than the paper's, `-` that the paper has only a drawing of it. The programs of FairGV's paper fill its GPU. Where
+programs leave ours to each other, all may get more than their due, and the ratio of what they get says nothing: these are judged by the least
+that one gets, and by what all do together.
 """
 DETAILS_HEAD = """## All that was measured
 
@@ -56,6 +57,7 @@ TITLES = {
     "shares-over-time": "Shares over time",
     "elastic": "Requests and limits",
     "bursts": "Turns by bursts",
+    "clients": "More clients, and programs beside each other",
     "mixed": "Mixed kernel lengths",
     "work-conserving": "Work-conserving scheduling",
     "accounting": "Accounting",

@@ -68,6 +68,14 @@ SUITES: Mapping[str, Suite] = {
     "full-3": Suite(3.7, (
         Entry("slicing-shares", "slicing --only shares --seconds 6 --repetitions 1", 3.2),
     )),
+    "gemini-1": Suite(9.4, (
+        Entry("elastic", "elastic --seconds 4 --sets 10", 2.6),
+        Entry("bursts", "bursts --turns-ms 10,60,100 --seconds 8 --repetitions 1", 1.4),
+        Entry("clients", "clients --seconds 3", 2.4),
+        Entry("mmr-slices", "mmr --program srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 1", 0.5),
+        Entry("mmr-bursts", "mmr --program srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 1 --quota bursts", 0.5),
+        Entry("alone-bursts", "overhead --parts programs --quota bursts --seconds 0.5 --repetitions 1", 2.0),
+    )),
 }  # fmt: skip
 """The words of `fairgv-bench`: quick for two cores without a GPU, the others, one after the other, for a GPU."""
 

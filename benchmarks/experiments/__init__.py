@@ -6,6 +6,7 @@ from benchmarks.experiment import Experiment
 from benchmarks.experiments.accounting import Accounting
 from benchmarks.experiments.adapter import Adapter
 from benchmarks.experiments.bursts import Bursts
+from benchmarks.experiments.clients import Clients
 from benchmarks.experiments.decisions import Decisions
 from benchmarks.experiments.elastic import ElasticShares
 from benchmarks.experiments.loops import Loops
@@ -22,6 +23,7 @@ _ALL: tuple[Experiment, ...] = (
     SharesOverTime(),
     ElasticShares(),
     Bursts(),
+    Clients(),
     Mixed(),
     WorkConserving(),
     Accounting(),

@@ -21,6 +21,7 @@ from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, setting
 from benchmarks.experiments.shares_over_time import name_of
 from benchmarks.guests import Session, open_guests
+from benchmarks.paper import Finding
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome, run_together
@@ -199,6 +200,12 @@ class Bursts(Experiment):
             least = fmean(map(mean_request_ms, by_way(document)[best]))
             found["bursts/request time over best"] = fmean(map(mean_request_ms, runs)) / least
         return found
+
+    def findings(self, document: Document) -> list[Finding]:
+        """Beside the best fixed turn, and of the program whose requests take most turns."""
+        figures = self.figures(document)
+        names = {"gemini_requests": "bursts/request time over best", "gemini_turns": "bursts/turns of a request"}
+        return [Finding(name, "", figures[key]) for name, key in names.items() if key in figures]
 
     def plot(self, document: Document, figure: Any) -> None:
         """Request times over lengths of turns; by bursts dashed, with a square where the turns were that long."""

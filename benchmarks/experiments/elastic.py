@@ -18,12 +18,14 @@ from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, setting
 from benchmarks.experiments import joins, limited
 from benchmarks.guests import open_session
+from benchmarks.paper import Finding
 from benchmarks.sheet import Sheet
 from scheduler.elastic import Elastic
 
 PARTS = ("joins", "limits")
 NR_SETS = 20
-"""Gemini's."""
+HALF, FAR = 0.5, 0.7
+"""Gemini's, as what it counts deviations by."""
 
 
 class ElasticShares(Experiment):
@@ -90,6 +92,17 @@ class ElasticShares(Experiment):
             if points := limited.deviations(document, way):
                 found[f"limits/{way}/small"] = limited.small_part(points)
                 found[f"limits/{way}/largest"] = max(points)
+        return found
+
+    def findings(self, document: Document) -> list[Finding]:
+        """By kernels, which are what programs get done."""
+        found = []
+        if (farthest := self.figures(document).get("joins/farthest")) is not None:
+            found.append(Finding("gemini_joins", "", farthest / 100))
+        if points := limited.deviations(document, "kernels"):
+            parts = (sum(each < HALF for each in points), sum(each > FAR for each in points))
+            names = ("gemini_limits_half", "gemini_limits_far")
+            found += [Finding(name, "", part / len(points)) for name, part in zip(names, parts, strict=True)]
         return found
 
     def plot(self, document: Document, figure: Any) -> None:
