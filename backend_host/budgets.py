@@ -7,10 +7,7 @@ Workers publish what their bursts were; a worker that its guest took over may pu
 from collections.abc import Sequence
 
 from backend_host.device.readings import WorkerReading, WorkerState
-from scheduler.quota import Quota, turn_ns
-
-LOOK_NS = 250_000_000
-"""Quotas change by halves, so they follow a program within a second. A look reads all workers, about a millisecond."""
+from scheduler.quota import LOOK_NS, Quota, turn_ns
 
 
 class Budgets:
@@ -27,7 +24,7 @@ class Budgets:
         return now_ns - self._looked_ns >= LOOK_NS
 
     def look(self, workers: Sequence[WorkerReading], slice_ns: int, now_ns: int) -> None:
-        """What all workers publish now."""
+        """What all workers publish now. Reading them takes about a millisecond."""
         self._looked_ns = now_ns
         quotas, longest = {}, dict[int, int]()
         for worker in workers:

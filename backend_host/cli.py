@@ -18,7 +18,6 @@ from backend_host import hand_overs, tables
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
-    QUOTAS,
     SLICING_MODES,
     Config,
     load_config,
@@ -31,6 +30,7 @@ from backend_host.launching import start_in_background, wait_for_end
 from backend_host.sizes import size_argument
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import WALLS
+from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
 
 PLAIN_WIDTH = 200

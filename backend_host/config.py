@@ -18,7 +18,7 @@ from backend_host.sizes import parse_size
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
 from backend_host.walls.settings import WallSettings
-from scheduler.quota import DEFAULT_MOST_NS
+from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
@@ -116,7 +116,6 @@ class Config:
 
 SLICING_MODES = ("off", "boxes", "persistent")
 PREEMPTIONS = ("withdraw", "driver")
-QUOTAS = ("slice", "bursts")
 MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30

@@ -14,6 +14,12 @@ Wrong when: requests take very different times. Most are cut then, or the turn i
 
 from dataclasses import dataclass
 
+QUOTAS = ("slice", "bursts")
+"""What the configuration and `fairgv-sim` may say: turns last a slice, or follow bursts."""
+
+LOOK_NS = 250_000_000
+"""Bursts are looked at so often. Quotas change by halves, so they follow a program within a second."""
+
 DEFAULT_MOST_NS = 100_000_000
 """A person in front of a neighbour's program does not notice so much; three slices of a device that preempts."""
 

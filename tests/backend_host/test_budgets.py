@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend_host.budgets import LOOK_NS, Budgets
+from backend_host.budgets import Budgets
 from backend_host.device.readings import WorkerReading, WorkerState
+from scheduler.quota import LOOK_NS
 from tests.backend_host.test_watchdog import worker
 
 MS = 1_000_000
