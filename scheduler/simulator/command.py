@@ -24,13 +24,16 @@ MAX_VGPUS = 100_000
 
 _EPILOG = f"""\
 workloads: {", ".join(WORKLOADS)} (Table 3 of the FairGV paper, and matrixMul that sleeps);
-kernel-50us launches kernels of that length without end, sync-5ms waits for each; any length in us or ms.
+kernel-50us launches kernels of that length without end, sync-5ms waits for each; requests-6x6ms-90ms answers
+requests of 6 kernels of 6 ms, with a pause of 90 ms behind each, random-6x6ms-90ms with exponential pauses of that
+mean, poisson-6x6ms-126ms as they come, at random, one in 126 ms in the mean; any length in us or ms.
 
 examples:
   fairgv-sim --vgpus 1:2:3 --workload mm
   fairgv-sim --policy fair,first-come,credit-poll,strict --vgpus 1:2:2:3:3:4 --workload bs --cores 3
   fairgv-sim --vgpus 1:1 --workload kernel-50us,kernel-5ms --preemptive
   fairgv-sim --vgpus 1:1:1 --request 30:40:30 --limit 60:60:40 --workload kernel-5ms
+  fairgv-sim --vgpus 1:1 --workload requests-6x6ms-90ms,kernel-5ms
   fairgv-sim --vgpus 1x2000:2x1000 --gpus 64 --seconds 5 --json report.json
 
 docs/scheduling.md tells what the columns mean.

@@ -138,6 +138,12 @@ class Gpu:
         choice = min(standings, key=standings.__getitem__, default=None)
         return None if choice is None or standings[choice] == math.inf else choice
 
+    def _wanted_by_others_ns(self) -> int:
+        """Since when somebody waits; now, where nobody does."""
+        longest = next(iter(self._waiting), None)
+        since_ns = None if longest is None else self.members[longest].backlogged_since_ns
+        return self._events.now_ns if since_ns is None else since_ns
+
     # The turn of the holder.
 
     def _kernel_done(self, vgpu: int) -> None:
@@ -261,6 +267,7 @@ class Gpu:
             turn.is_draining = True
             return
         member = self.members[vgpu]
+        member.overuse_ns += turn.overuse_ns(self._wanted_by_others_ns(), now_ns)
         was_long = turn.was_long(why, now_ns)
         if was_long is not None:
             member.has_long_turns = was_long
@@ -290,6 +297,7 @@ class Gpu:
         member.backlogged_since_ns = None
         del self._waiting[choice]
         self._turn = Turn(choice, now_ns, now_ns, self._slice_ns(choice))
+        member.budgets_ns += self._turn.slice_ns
         self._policy.dispatched(choice, now_ns)
         if choice == self._context:
             self._start(self._turn)

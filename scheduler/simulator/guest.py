@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from scheduler.simulator.events import Events
 from scheduler.simulator.processor import UNBOUNDED_NS, Core
 from scheduler.simulator.settings import Settings
-from scheduler.simulator.workloads import Compute, Launch, Sleep, Wait, Workload, program
+from scheduler.simulator.workloads import Answer, Compute, Launch, Request, Sleep, Wait, Workload, program
 
 
 class Guest:
-    """Runs its program from `start` on. `submit` takes the lengths of kernels; `completed` is to be called for each that is done."""
+    """Runs its program from `start` on. `submit` takes the lengths of kernels; `completed` is to be called for each that is done.
+
+    `answers_ns` is how long it took to answer `nr_answered` requests, all together, each from when it came.
+    """
 
     def __init__(
         self,
@@ -22,6 +25,8 @@ class Guest:
         is_polling: bool,
         submit: Callable[[Sequence[int]], None],
     ) -> None:
+        self.nr_answered = 0
+        self.answers_ns = 0
         self._events = events
         self._core = core
         self._vgpu = vgpu
@@ -33,6 +38,7 @@ class Guest:
         self._nr_unfinished = 0
         self._waits_until: int | None = None
         self._wake_ns = 0
+        self._request_since_ns = 0
 
     def start(self) -> None:
         """Begins with the program's first step."""
@@ -53,6 +59,15 @@ class Guest:
                     self._core.run(self._vgpu, duration_ns + self._wake_ns, self._step)
                     self._wake_ns = 0
                     return
+                case Request(at_ns):
+                    now_ns = self._events.now_ns
+                    self._request_since_ns = now_ns if at_ns is None else at_ns
+                    if self._request_since_ns > now_ns:
+                        self._events.after(self._request_since_ns - now_ns, self._go_on)
+                        return
+                case Answer():
+                    self.nr_answered += 1
+                    self.answers_ns += self._events.now_ns - self._request_since_ns
                 case Sleep(duration_ns):
                     self._events.after(duration_ns, self._go_on)
                     return

@@ -32,6 +32,10 @@ class Member:
         self.backlogged_since_ns: int | None = None
         self.used_ns = 0
         self.held_ns = 0
+        self.budgets_ns = 0
+        """How long its turns might last, all together."""
+        self.overuse_ns = 0
+        """What its turns had beyond their ends while others waited."""
         self.done_ns = 0
         self.nr_kernels = 0
         self.waits_ns: list[int] = []

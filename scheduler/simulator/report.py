@@ -34,6 +34,14 @@ class VgpuReport:
     """Throughput over fair throughput: 1 is fair."""
     nr_kernels: int
     nr_turns: int
+    turn_ns: float
+    """How long a turn of it might last while others waited, in the mean; 0: it had none."""
+    overuse_ns: int
+    """What its turns had beyond their ends while others waited."""
+    nr_answered: int
+    """Requests that its program answered, if that is what it does."""
+    answer_ns: float
+    """Mean time from when a request came until it was answered; 0 when none was."""
     wait_p50_ns: int
     wait_p95_ns: int
     wait_p99_ns: int

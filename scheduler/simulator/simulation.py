@@ -48,6 +48,7 @@ class Simulation:
         policies = [make_policy(settings.policy, ALL_POLICIES) for _ in range(settings.nr_gpus)]
         self.gpus = [Gpu(self._events, policy, settings) for policy in policies]
         is_polling = guest_waiting(policies[0]) == "poll"
+        self.guests: list[Guest] = []
         cores = self._cores()
         for vgpu, spec in enumerate(settings.vgpus):
             self._add(vgpu, spec, cores[vgpu], is_polling)
@@ -79,6 +80,7 @@ class Simulation:
         )
         gpu.join(vgpu, spec.weight, guest.completed, spec.request, spec.limit)
         core.add(vgpu, spec.weight)
+        self.guests.append(guest)
         self._events.after(0, guest.start)
 
     def run(self, progress: Progress) -> None:
@@ -101,8 +103,8 @@ def simulate(settings: Settings, progress: Progress = lambda done: None) -> Repo
     vgpus = sorted(
         (
             report
-            for number, gpu in enumerate(simulation.gpus)
-            for report in _gpu_reports(number, gpu, settings, demands)
+            for number in range(settings.nr_gpus)
+            for report in _gpu_reports(number, simulation, settings, demands)
         ),
         key=lambda report: report.vgpu,
     )
@@ -124,7 +126,9 @@ def demands_alone(settings: Settings) -> dict[Workload, float]:
     """Of each workload of the settings, how much of a GPU its guest uses with GPU and processor to itself: work done over time."""
     demands = {}
     for workload in dict.fromkeys(spec.workload for spec in settings.vgpus):
-        duration_ns = min(settings.duration_ns, max(_ALONE_NS, _ALONE_CYCLES * workload.cycle_ns))
+        duration_ns = settings.duration_ns
+        if not workload.is_at_random:
+            duration_ns = min(duration_ns, max(_ALONE_NS, _ALONE_CYCLES * workload.cycle_ns))
         alone = replace(
             settings,
             policy=FirstCome.name,
@@ -154,11 +158,14 @@ def _fair_shares(specs: list[VgpuSpec], demands: dict[Workload, float]) -> list[
     return [float(share) for share in allotments(claims).values()]
 
 
-def _gpu_reports(number: int, gpu: Gpu, settings: Settings, demands: dict[Workload, float]) -> Iterator[VgpuReport]:
+def _gpu_reports(
+    number: int, simulation: Simulation, settings: Settings, demands: dict[Workload, float]
+) -> Iterator[VgpuReport]:
+    gpu = simulation.gpus[number]
     specs = {vgpu: settings.vgpus[vgpu] for vgpu in gpu.members}
     shares = _fair_shares(list(specs.values()), demands)
     for (vgpu, spec), fair_share in zip(specs.items(), shares, strict=True):
-        member = gpu.members[vgpu]
+        member, guest = gpu.members[vgpu], simulation.guests[vgpu]
         throughput = member.done_ns / settings.duration_ns
         yield VgpuReport(
             vgpu=vgpu,
@@ -177,6 +184,10 @@ def _gpu_reports(number: int, gpu: Gpu, settings: Settings, demands: dict[Worklo
             fairness=throughput / fair_share if fair_share else 1.0,
             nr_kernels=member.nr_kernels,
             nr_turns=len(member.waits_ns),
+            turn_ns=member.budgets_ns / len(member.waits_ns) if member.waits_ns else 0.0,
+            overuse_ns=member.overuse_ns,
+            nr_answered=guest.nr_answered,
+            answer_ns=guest.answers_ns / guest.nr_answered if guest.nr_answered else 0.0,
             **_wait_percentiles(member, settings.duration_ns),
         )
 

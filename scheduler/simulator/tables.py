@@ -1,6 +1,7 @@
 """Reports as text: a line for each vGPU, or for each kind of vGPU where there are many, and a line that compares policies."""
 
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +17,9 @@ def print_reports(reports: Sequence[Report], console: Console) -> None:
     for report in reports:
         console.print(_vgpu_table(report))
         console.print()
+        if any(vgpu.nr_answered for vgpu in report.vgpus):
+            console.print(_requests_table(report))
+            console.print()
     console.print(_policy_table(reports))
 
 
@@ -42,11 +46,12 @@ def _table(title: str, names: Sequence[str], numbers: Sequence[str]) -> Table:
 
 def _vgpu_table(report: Report) -> Table:
     bounds = _given_bounds(report)
+    is_by_weight = not bounds and not any(vgpu.nr_answered for vgpu in report.vgpus)
     headings = (
         "weight",
         *bounds,
         "GPU ms",
-        *(() if bounds else ("/weight",)),
+        *(("/weight",) if is_by_weight else ()),
         "share",
         "fair",
         "x",
@@ -58,12 +63,12 @@ def _vgpu_table(report: Report) -> Table:
     table = _table(title, ("vGPU", "workload"), headings)
     for name, vgpus in _groups(report):
         cells = [_bound(vgpus[0], bound) for bound in bounds]
-        table.add_row(name, vgpus[0].workload, str(vgpus[0].weight), *cells, *_cells(vgpus, not bounds))
+        table.add_row(name, vgpus[0].workload, str(vgpus[0].weight), *cells, *_cells(vgpus, is_by_weight))
     return table
 
 
 def _given_bounds(report: Report) -> list[str]:
-    """Those of request and limit that any vGPU has. They take the place of /weight, which tells little then."""
+    """Those of request and limit that any vGPU has. They take the place of /weight, which tells little then, as where programs pause."""
     given = {
         "request": any(vgpu.request > 0 for vgpu in report.vgpus),
         "limit": any(vgpu.limit < 1 for vgpu in report.vgpus),
@@ -74,6 +79,36 @@ def _given_bounds(report: Report) -> list[str]:
 def _bound(vgpu: VgpuReport, bound: str) -> str:
     share, none = (vgpu.request, 0.0) if bound == "request" else (vgpu.limit, 1.0)
     return "-" if share == none else f"{share * 100:.4g} %"
+
+
+def _requests_table(report: Report) -> Table:
+    """Of those that answer requests; the last line is of all. Means: of times and turns of a request, length and overuse of a turn."""
+    table = _table(
+        "requests answered; times in ms, held and useful in GPUs",
+        ("vGPU", "workload"),
+        ("answered", "mean", "turns", "turn", "overuse", "held", "useful"),
+    )
+    groups = [
+        (name, answering[0].workload, answering)
+        for name, vgpus in _groups(report)
+        if (answering := [vgpu for vgpu in vgpus if vgpu.nr_answered])
+    ]
+    everybody = [vgpu for _, _, answering in groups for vgpu in answering]
+    for name, workload, vgpus in (*groups, ("all", "", everybody)):
+        nr_answered = sum(vgpu.nr_answered for vgpu in vgpus)
+        nr_turns = sum(vgpu.nr_turns for vgpu in vgpus)
+        table.add_row(
+            name,
+            workload,
+            str(nr_answered),
+            f"{fmean(vgpu.answer_ns for vgpu in vgpus) / 1e6:.1f}",
+            f"{nr_turns / nr_answered:.2f}",
+            f"{fmean(vgpu.turn_ns for vgpu in vgpus) / 1e6:.1f}",
+            f"{sum(vgpu.overuse_ns for vgpu in vgpus) / nr_turns / 1e6:.2f}",
+            f"{sum(vgpu.held_ns for vgpu in vgpus) / report.duration_ns:.3f}",
+            f"{sum(vgpu.throughput for vgpu in vgpus):.3f}",
+        )
+    return table
 
 
 def _cells(vgpus: Sequence[VgpuReport], is_by_weight: bool) -> list[str]:

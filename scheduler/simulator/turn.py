@@ -42,6 +42,10 @@ class Turn:
         """Of the slice."""
         return min(self.slice_ns, now_ns - self.slice_since_ns)
 
+    def overuse_ns(self, wanted_since_ns: int, now_ns: int) -> int:
+        """What it has had beyond its slice since others want the GPU."""
+        return max(0, now_ns - max(self.slice_ends_ns, wanted_since_ns))
+
     @property
     def slice_ends_ns(self) -> int:
         return self.slice_since_ns + self.slice_ns

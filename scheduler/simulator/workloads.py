@@ -4,6 +4,10 @@ From the table come the length of kernels and how many calls of each kind a prog
 call. As the table's kernel length is a mean over all kernels, and some programs would need more than 10 ms of GPU in 10 ms, kernels are taken
 to be at most as long as the time between two launches. A program that hardly ever waits launches at its rate; one that waits computes
 between its waits for as long as gives its rate.
+
+Programs that answer requests launch a row of kernels for each. In a closed loop the next one comes after a pause, which is always the same,
+or exponential; else requests come at random, whether the program is ready or not. Where all pauses are the same, programs fall into step,
+and how long requests take depends on that.
 """
 
 import math
@@ -22,7 +26,7 @@ _CHUNK_NS = 100_000  # launches are submitted together when they are made within
 @dataclass(frozen=True)
 class Workload:
     """A cycle: `nr_launches` kernels, the last with a copy of `copy_ns` of GPU time behind it, a wait for all of it, `sleep_ns` of nothing,
-    `think_ns` of processor time.
+    `think_ns` of processor time. Where a program `answers_requests` a cycle answers one.
 
     Kernels have a log-normal length of mean `kernel_ns` and the given coefficient of variation. At most `nr_queued` are launched ahead.
     """
@@ -36,12 +40,22 @@ class Workload:
     think_ns: int = 0
     sleep_ns: int = 0
     nr_queued: int = 64
+    answers_requests: bool = False
+    sleeps_at_random: bool = False
+    """`sleep_ns` is a mean, of an exponential distribution."""
+    interval_ns: int = 0
+    """Mean time between two requests that come at random (a Poisson process) and queue up; 0: each comes once the program is ready for it."""
+
+    @property
+    def is_at_random(self) -> bool:
+        """Its cycles are of very different lengths."""
+        return self.sleeps_at_random or self.interval_ns > 0
 
     @property
     def cycle_ns(self) -> int:
         """About how long a cycle takes alone, or a thousand launches of a longer one."""
         launches_ns = min(self.nr_launches, _MAX_LAUNCHES) * max(self.kernel_ns, self.launch_ns)
-        return launches_ns + self.copy_ns + self.think_ns + self.sleep_ns
+        return max(self.interval_ns, launches_ns + self.copy_ns + self.think_ns + self.sleep_ns)
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,19 @@ class Sleep:
     duration_ns: int
 
 
-Step = Compute | Launch | Wait | Sleep
+@dataclass(frozen=True)
+class Request:
+    """One arrives then, or now where the program comes to it later; `at_ns` None: now."""
+
+    at_ns: int | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The last one is done."""
+
+
+Step = Compute | Launch | Wait | Sleep | Request | Answer
 
 
 def program(workload: Workload, rng: random.Random) -> Iterator[Step]:
@@ -81,9 +107,18 @@ def program(workload: Workload, rng: random.Random) -> Iterator[Step]:
     def kernel_ns() -> int:
         return max(1, round(rng.lognormvariate(mean, sigma))) if sigma else workload.kernel_ns
 
+    def sleep_ns() -> int:
+        mean_ns = workload.sleep_ns
+        return round(rng.expovariate(1 / mean_ns)) if workload.sleeps_at_random else mean_ns
+
     chunk = max(1, min(workload.nr_queued // 2, _CHUNK_NS // workload.launch_ns))
     before_ns = rng.randrange(1, 100_000)
+    arrival_ns = 0.0
     while True:
+        if workload.interval_ns:
+            arrival_ns += rng.expovariate(1 / workload.interval_ns)
+        if workload.answers_requests:
+            yield Request(round(arrival_ns) if workload.interval_ns else None)
         nr_left = workload.nr_launches
         while nr_left:
             nr = min(nr_left, chunk)
@@ -93,9 +128,11 @@ def program(workload: Workload, rng: random.Random) -> Iterator[Step]:
             yield Launch(tuple(kernel_ns() + copy_ns * (i == nr - 1) for i in range(nr)))
             before_ns = 0
         yield Wait()
+        if workload.answers_requests:
+            yield Answer()
         before_ns = workload.think_ns
         if workload.sleep_ns:
-            yield Sleep(workload.sleep_ns)
+            yield Sleep(sleep_ns())
 
 
 def _of_table(name: str, kernel_us: float, nr_async: float, nr_sync: float) -> Workload:
@@ -146,7 +183,9 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
 )
 """Table 3 of the paper by its abbreviations, and matrixMul that sleeps."""
 
-_KERNEL_NAME = re.compile(r"(kernel|sync)-(\d+)(us|ms)")
+_LENGTH = r"(\d+)(us|ms)"
+_KERNEL_NAME = re.compile(rf"(kernel|sync)-{_LENGTH}")
+_REQUESTS_NAME = re.compile(rf"(requests|random|poisson)-(\d+)x{_LENGTH}-{_LENGTH}")
 
 
 class UnknownWorkloadError(ValueError):
@@ -155,16 +194,38 @@ class UnknownWorkloadError(ValueError):
     def __init__(self, name: str) -> None:
         known = ", ".join(WORKLOADS)
         super().__init__(
-            f"no workload is called {name!r}; there are: {known}; and kernel-50us, sync-5ms and the like, for any length"
+            f"no workload is called {name!r}; there are: {known}; and kernel-50us, sync-5ms, requests-6x6ms-90ms, "
+            "random-6x6ms-90ms, poisson-6x6ms-126ms and the like, for any length above 0"
         )
 
 
 def find_workload(name: str) -> Workload:
-    """By name, in any case. `kernel-LENGTH` launches kernels of that length without end, `sync-LENGTH` waits for each."""
+    """By name, in any case. `kernel-LENGTH` launches kernels of that length without end, `sync-LENGTH` waits for each.
+
+    `requests-NxLENGTH-PAUSE` answers requests of N kernels, with a pause behind each, which is a mean in `random-NxLENGTH-PAUSE`. Those of
+    `poisson-NxLENGTH-INTERVAL` come one in such an interval in the mean.
+    """
     if name.lower() in WORKLOADS:
         return WORKLOADS[name.lower()]
-    match = _KERNEL_NAME.fullmatch(name.lower())
-    if match is None or int(match[2]) == 0:
+    lowered = name.lower()
+    if any(int(number) == 0 for number in re.findall(r"\d+", lowered)):
         raise UnknownWorkloadError(name)
-    kernel_ns = int(match[2]) * (1_000 if match[3] == "us" else 1_000_000)
-    return Workload(name.lower(), kernel_ns, nr_launches=_ENDLESS if match[1] == "kernel" else 1)
+    if match := _KERNEL_NAME.fullmatch(lowered):
+        nr_launches = _ENDLESS if match[1] == "kernel" else 1
+        return Workload(lowered, _ns(match[2], match[3]), nr_launches=nr_launches)
+    if match := _REQUESTS_NAME.fullmatch(lowered):
+        kind, rest_ns = match[1], _ns(match[5], match[6])
+        return Workload(
+            lowered,
+            _ns(match[3], match[4]),
+            nr_launches=int(match[2]),
+            sleep_ns=0 if kind == "poisson" else rest_ns,
+            answers_requests=True,
+            sleeps_at_random=kind == "random",
+            interval_ns=rest_ns if kind == "poisson" else 0,
+        )
+    raise UnknownWorkloadError(name)
+
+
+def _ns(number: str, unit: str) -> int:
+    return int(number) * (1_000 if unit == "us" else 1_000_000)

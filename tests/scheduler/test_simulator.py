@@ -187,7 +187,12 @@ def test_workloads_by_name() -> None:
     assert find_workload("BS") is WORKLOADS["bs"]
     assert find_workload("kernel-50us").kernel_ns == 50_000
     assert find_workload("sync-5ms").nr_launches == 1
-    for name in ("foo", "kernel-0us", "kernel-5s", "kernel-us"):
+    requests = find_workload("Requests-6x6ms-90ms")
+    assert (requests.nr_launches, requests.kernel_ns, requests.sleep_ns) == (6, 6 * MS, 90 * MS)
+    assert find_workload("random-6x6ms-90us").sleep_ns == 90_000
+    assert find_workload("poisson-6x6ms-126ms").interval_ns == 126 * MS
+    wrong = ("foo", "kernel-0us", "kernel-5s", "kernel-us", "requests-6x6ms", "requests-0x6ms-9ms", "poisson-6x6ms-0ms")
+    for name in wrong:
         with pytest.raises(UnknownWorkloadError, match="srd1"):
             find_workload(name)
 
