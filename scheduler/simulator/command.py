@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY
 from scheduler.simulator.bounds import BoundsError, check_bounds, join_dashes, percentages
 from scheduler.simulator.plot import PlotError, plot, require_matplotlib
@@ -33,7 +34,7 @@ examples:
   fairgv-sim --policy fair,first-come,credit-poll,strict --vgpus 1:2:2:3:3:4 --workload bs --cores 3
   fairgv-sim --vgpus 1:1 --workload kernel-50us,kernel-5ms --preemptive
   fairgv-sim --vgpus 1:1:1 --request 30:40:30 --limit 60:60:40 --workload kernel-5ms
-  fairgv-sim --vgpus 1:1 --workload requests-6x6ms-90ms,kernel-5ms
+  fairgv-sim --vgpus 1:1 --workload requests-6x6ms-90ms,kernel-5ms --quota bursts
   fairgv-sim --vgpus 1x2000:2x1000 --gpus 64 --seconds 5 --json report.json
 
 docs/scheduling.md tells what the columns mean.
@@ -135,6 +136,19 @@ def make_parser() -> argparse.ArgumentParser:
         "--slice-ms", type=positive, metavar="MS", help="length of a slice (default: 6, with --preemptive 30)"
     )
     parser.add_argument(
+        "--quota",
+        choices=QUOTAS,
+        default=QUOTAS[0],
+        help="how long a turn lasts: a slice (the default), or by the bursts of work of the vGPU's program",
+    )
+    parser.add_argument(
+        "--quota-max-ms",
+        type=positive,
+        default=DEFAULT_MOST_NS / 1e6,
+        metavar="MS",
+        help="longer bursts have a slice as well (default: 100)",
+    )
+    parser.add_argument(
         "--handover-us", type=positive, default=150.0, metavar="US", help="cost of a change of context (default: 150)"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes settings and results")
@@ -158,6 +172,8 @@ def make_settings(options: argparse.Namespace, policy: str) -> Settings:
         seed=options.seed,
         is_preemptive=options.preemptive,
         slice_ns=round(options.slice_ms * 1e6) if options.slice_ms else default_slice_ns,
+        quota=options.quota,
+        quota_max_ns=round(options.quota_max_ms * 1e6),
         handover_ns=round(options.handover_us * 1e3),
         nr_cores=options.cores,
     )

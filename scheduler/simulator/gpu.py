@@ -2,7 +2,8 @@
 
 The holder submits one kernel after the other. Its turn is over when its slice is and somebody who waits stands before it, when it has had
 nothing to submit for so long that it is not waited for (scheduler/patience.py), when a newcomer is to go first (scheduler/newcomer.py), or when
-it has reached its limit (scheduler/allowance.py). What is used, and what is kept from others, is charged before every decision.
+it has reached its limit (scheduler/allowance.py). A turn lasts a slice, or by the bursts of its program (budgets.py). What is used, and what
+is kept from others, is charged before every decision.
 """
 
 import math
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from scheduler import newcomer, patience
 from scheduler.allowance import Allowance, has_limit
 from scheduler.policy import Bounded, Policy
+from scheduler.simulator.budgets import Budgets
 from scheduler.simulator.device import Device
 from scheduler.simulator.events import Event, Events
 from scheduler.simulator.member import Member
@@ -36,6 +38,7 @@ class Gpu:
         self._policy = policy
         self._coscheduled = policy if isinstance(policy, Coscheduled) else None
         self._settings = settings
+        self._budgets = Budgets(settings.slice_ns, settings.quota_max_ns) if settings.quota == "bursts" else None
         self._turn: Turn | None = None
         self._context: int | None = None
         self._is_switching = False
@@ -58,7 +61,7 @@ class Gpu:
         member = self.members[vgpu]
         member.queue.extend(kernels_ns)
         most_ns = patience.turn_ns(self._slice_ns(vgpu), member.pauses.burst_ns, self._settings.is_preemptive)
-        member.pauses.end_pause(self._events.now_ns, most_ns)
+        member.goes_on(self._events.now_ns, most_ns)
         if self.device.is_busy(vgpu) or member.is_stopped:
             return
         if self._turn is not None and vgpu == self._turn.vgpu:
@@ -95,6 +98,8 @@ class Gpu:
 
     def _slice_ns(self, vgpu: int) -> int:
         budget_ns = self._policy.standing(vgpu, self._events.now_ns).budget_ns
+        if budget_ns is None and self._budgets is not None:
+            budget_ns = self._budgets.of(vgpu, self.members, self._events.now_ns)
         return self._settings.slice_ns if budget_ns is None else budget_ns
 
     # Who waits.
@@ -151,7 +156,8 @@ class Gpu:
         member.nr_kernels += 1
         member.done_ns += member.running_ns
         if not member.queue:
-            member.pauses.end_burst(self._events.now_ns)
+            self.settle()
+            member.run_dry(self._events.now_ns)
         member.completed()
         if self._turn is not None and vgpu == self._turn.vgpu:
             if not self._is_switching:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 
 from scheduler.allowance import Allowance
+from scheduler.bursts import Bursts
 from scheduler.patience import SWITCH_NS, Pauses
 from scheduler.simulator.events import Event
 
@@ -19,6 +20,7 @@ class Member:
         """What is left of a kernel that was taken off the device; 0: there is none."""
         self.off_since_ns = 0
         self.pauses = Pauses()
+        self.bursts = Bursts()
         self.allowance = allowance
         self.is_stopped = False
         """It has reached its limit, and is not back yet."""
@@ -70,6 +72,16 @@ class Member:
         self.wanted_since_ns = self._put_off[1] if is_back and self._put_off is not None else now_ns
         self._put_off = None
         self.backlogged_since_ns = now_ns
+
+    def run_dry(self, now_ns: int) -> None:
+        """The device has none of its work from now on, and it wants nothing. It has been charged."""
+        self.pauses.end_burst(now_ns)
+        self.bursts.pause(self.used_ns, now_ns)
+
+    def goes_on(self, now_ns: int, most_ns: int) -> None:
+        """It wants something, with the GPU or without. A pause counts for `most_ns` at most in `pauses`."""
+        self.pauses.end_pause(now_ns, most_ns)
+        self.bursts.resume(SWITCH_NS, now_ns)
 
     def cut_burst(self, now_ns: int) -> None:
         """The device has run dry of it, and it has more: no pause."""

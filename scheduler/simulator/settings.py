@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from scheduler.quota import DEFAULT_MOST_NS
 from scheduler.simulator.workloads import Workload
 
 SLICE_NS = 6_000_000
@@ -38,6 +39,10 @@ class Settings:
     seed: int = 0
     is_preemptive: bool = False
     slice_ns: int = SLICE_NS
+    quota: str = "slice"
+    """How long a turn lasts: one of `QUOTAS` (scheduler/quota.py), as in the daemon's configuration."""
+    quota_max_ns: int = DEFAULT_MOST_NS
+    """A turn by bursts lasts no longer; a program with longer ones keeps the slice."""
     handover_ns: int = 150_000
     """Of another context, on the device."""
     sharing_loss_percent: int = 8

@@ -46,6 +46,8 @@ def test_many_vgpus_are_shown_by_kind(capsys: pytest.CaptureFixture[str]) -> Non
         (["--seconds", "long"], "no number above 0"),
         (["--gpus", "0"], "no whole number above 0"),
         (["--workload", "requests-6x0ms-90ms"], "no workload is called 'requests-6x0ms-90ms'"),
+        (["--quota", "longest"], "invalid choice: 'longest'"),
+        (["--quota-max-ms", "0"], "no number above 0"),
         (["--request", "10:ten:10"], "--request: 'ten' is no percentage"),
         (["--limit", "30.25"], "--limit: '30.25' is no percentage"),
         (["--limit", "-5"], "--limit: -5 % is not between 0 and 100"),
@@ -87,11 +89,11 @@ def test_requests_and_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "weight GPU ms /weight share" in " ".join(capsys.readouterr().out.split())
 
 
-def test_requests_of_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_of_programs_and_turns_by_bursts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.json"
     workloads = "requests-6x6ms-90ms,poisson-10x10ms-400ms,kernel-5ms"
     arguments = ["--vgpus", "1:1:1", "--workload", workloads, "--seconds", "10", "--json", str(path)]
-    assert main(arguments) == 0
+    assert main([*arguments, "--quota", "bursts", "--quota-max-ms", "50.5"]) == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     lines = [" ".join(line.split()) for line in printed.splitlines()]
@@ -99,7 +101,8 @@ def test_requests_of_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert lines[first + 1] == "vGPU workload answered mean turns turn overuse held useful"
     assert [line.split()[0] for line in lines[first + 2 : first + 5]] == ["0", "1", "all"]
     (written,) = json.loads(path.read_text())
-    vgpus = written["report"]["vgpus"]
+    settings, vgpus = written["settings"], written["report"]["vgpus"]
+    assert (settings["quota"], settings["quota_max_ns"]) == ("bursts", 50_500_000)
     assert lines[first + 2].split()[2:4] == [str(vgpus[0]["nr_answered"]), f"{vgpus[0]['answer_ns'] / 1e6:.1f}"]
     assert vgpus[2]["nr_answered"] == 0
     assert main([*arguments[:2], "--workload", "kernel-5ms", "--seconds", "0.1"]) == 0
