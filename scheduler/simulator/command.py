@@ -149,6 +149,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="longer bursts have a slice as well (default: 100)",
     )
     parser.add_argument(
+        "--keep-turns",
+        action="store_true",
+        help="turns are kept to their ends, idle or not, as Gemini's tokens without revocation",
+    )
+    parser.add_argument(
         "--handover-us", type=positive, default=150.0, metavar="US", help="cost of a change of context (default: 150)"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes settings and results")
@@ -174,6 +179,7 @@ def make_settings(options: argparse.Namespace, policy: str) -> Settings:
         slice_ns=round(options.slice_ms * 1e6) if options.slice_ms else default_slice_ns,
         quota=options.quota,
         quota_max_ns=round(options.quota_max_ms * 1e6),
+        keeps_turns=options.keep_turns,
         handover_ns=round(options.handover_us * 1e3),
         nr_cores=options.cores,
     )

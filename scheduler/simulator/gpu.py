@@ -15,6 +15,7 @@ from scheduler.policy import Bounded, Policy
 from scheduler.simulator.budgets import Budgets
 from scheduler.simulator.device import Device
 from scheduler.simulator.events import Event, Events
+from scheduler.simulator.kept import KeptTurn
 from scheduler.simulator.member import Member
 from scheduler.simulator.policies.extensions import Coscheduled
 from scheduler.simulator.settings import Settings
@@ -39,6 +40,7 @@ class Gpu:
         self._coscheduled = policy if isinstance(policy, Coscheduled) else None
         self._settings = settings
         self._budgets = Budgets(settings.slice_ns, settings.quota_max_ns) if settings.quota == "bursts" else None
+        self._make_turn = KeptTurn if settings.keeps_turns else Turn
         self._turn: Turn | None = None
         self._context: int | None = None
         self._is_switching = False
@@ -173,18 +175,19 @@ class Gpu:
     def _go_on(self, turn: Turn) -> None:
         """The holder, with no kernel on the device: one more, or the end of its turn, now or soon."""
         self.settle()
+        has_work = self.members[turn.vgpu].has_work
+        if not has_work and turn.idle_since_ns is None:
+            turn.idle_since_ns = turn.held_until_ns = self._events.now_ns
         why = self._why_over(turn)
         if why is not None:
             self._end_turn(turn, why)
-        elif self.members[turn.vgpu].has_work:
+        elif has_work:
             self._start(turn)
         else:
-            if turn.idle_since_ns is None:
-                turn.idle_since_ns = turn.held_until_ns = self._events.now_ns
             self._look()
 
     def _start(self, turn: Turn) -> None:
-        turn.idle_since_ns = None
+        turn.begin_kernel(self._events.now_ns, self._slice_ns(turn.vgpu))
         self.device.start(turn.vgpu, self.members[turn.vgpu].next_kernel(self._events.now_ns))
         self._watch_limit(turn.vgpu)
         self._clear_in_time(turn)
@@ -241,7 +244,7 @@ class Gpu:
             return None
         if not self._is_first(turn):
             return End.SLICE
-        turn.slice_since_ns, turn.slice_ns = now_ns, self._slice_ns(turn.vgpu)
+        turn.renew(now_ns, self._slice_ns(turn.vgpu))
         return None
 
     def _is_first(self, turn: Turn) -> bool:
@@ -302,7 +305,7 @@ class Gpu:
         member.waits_ns.append(now_ns - member.backlogged_since_ns)
         member.backlogged_since_ns = None
         del self._waiting[choice]
-        self._turn = Turn(choice, now_ns, now_ns, self._slice_ns(choice))
+        self._turn = self._make_turn(choice, now_ns, now_ns, self._slice_ns(choice))
         member.budgets_ns += self._turn.slice_ns
         self._policy.dispatched(choice, now_ns)
         if choice == self._context:

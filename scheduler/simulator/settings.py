@@ -43,6 +43,8 @@ class Settings:
     """How long a turn lasts: one of `QUOTAS` (scheduler/quota.py), as in the daemon's configuration."""
     quota_max_ns: int = DEFAULT_MOST_NS
     """A turn by bursts lasts no longer; a program with longer ones keeps the slice."""
+    keeps_turns: bool = False
+    """A turn is kept to its end, idle or not (kept.py)."""
     handover_ns: int = 150_000
     """Of another context, on the device."""
     sharing_loss_percent: int = 8

@@ -50,6 +50,14 @@ class Turn:
     def slice_ends_ns(self) -> int:
         return self.slice_since_ns + self.slice_ns
 
+    def begin_kernel(self, now_ns: int, slice_ns: int) -> None:
+        """A kernel begins; `slice_ns` is how long a slice is now."""
+        self.idle_since_ns = None
+
+    def renew(self, now_ns: int, slice_ns: int) -> None:
+        """The slice is over, and the holder stands before all who wait: it has another one."""
+        self.slice_since_ns, self.slice_ns = now_ns, slice_ns
+
     def patience_ns(self, pauses: Pauses, now_ns: int, is_preemptive: bool, others_wait: bool, is_first: bool) -> int:
         """How long it is kept from when it became idle."""
         return patience.patience_ns(

@@ -93,7 +93,7 @@ def test_requests_of_programs_and_turns_by_bursts(tmp_path: Path, capsys: pytest
     path = tmp_path / "report.json"
     workloads = "requests-6x6ms-90ms,poisson-10x10ms-400ms,kernel-5ms"
     arguments = ["--vgpus", "1:1:1", "--workload", workloads, "--seconds", "10", "--json", str(path)]
-    assert main([*arguments, "--quota", "bursts", "--quota-max-ms", "50.5"]) == 0
+    assert main([*arguments, "--quota", "bursts", "--quota-max-ms", "50.5", "--keep-turns"]) == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     lines = [" ".join(line.split()) for line in printed.splitlines()]
@@ -102,7 +102,7 @@ def test_requests_of_programs_and_turns_by_bursts(tmp_path: Path, capsys: pytest
     assert [line.split()[0] for line in lines[first + 2 : first + 5]] == ["0", "1", "all"]
     (written,) = json.loads(path.read_text())
     settings, vgpus = written["settings"], written["report"]["vgpus"]
-    assert (settings["quota"], settings["quota_max_ns"]) == ("bursts", 50_500_000)
+    assert (settings["quota"], settings["quota_max_ns"], settings["keeps_turns"]) == ("bursts", 50_500_000, True)
     assert lines[first + 2].split()[2:4] == [str(vgpus[0]["nr_answered"]), f"{vgpus[0]['answer_ns'] / 1e6:.1f}"]
     assert vgpus[2]["nr_answered"] == 0
     assert main([*arguments[:2], "--workload", "kernel-5ms", "--seconds", "0.1"]) == 0
