@@ -5,8 +5,10 @@ import pytest
 from scheduler.first_come import FirstCome
 from scheduler.policy import Standing
 from scheduler.quota import LOOK_NS
+from scheduler.simulator.budgets import Budgets
 from scheduler.simulator.events import Events
 from scheduler.simulator.gpu import Gpu
+from scheduler.simulator.member import Member
 from scheduler.simulator.report import Report
 from scheduler.simulator.settings import Settings, VgpuSpec
 from scheduler.simulator.simulation import simulate
@@ -55,6 +57,19 @@ def test_shares_stay() -> None:
     vgpus = tuple(VgpuSpec(weight, find_workload("requests-6x6ms-1ms")) for weight in (1, 3))
     report = simulate(Settings("elastic", vgpus, duration_ns=20 * SECOND_NS, quota="bursts"))
     assert [vgpu.share for vgpu in report.vgpus] == pytest.approx([0.25, 0.75], rel=0.04)
+
+
+def test_one_burst_more_is_learnt_once_at_the_next_look() -> None:
+    budgets, member = Budgets(6 * MS, 100 * MS), Member(lambda: None)
+    found_ns = list[int | None]()
+    for look, used_ms in enumerate((0, 10, 20, 0, 0)):
+        if used_ms:
+            member.used_ns += used_ms * MS
+            member.run_dry((1 + look) * SECOND_NS)
+            member.goes_on((1 + look) * SECOND_NS + 100 * MS, 0)
+            assert budgets.of(1, {1: member}, look * LOOK_NS - 1) == found_ns[-1]
+        found_ns.append(budgets.of(1, {1: member}, look * LOOK_NS))
+    assert found_ns == [None, 10 * MS, 15 * MS, 15 * MS, 15 * MS]
 
 
 class Brief(FirstCome):
