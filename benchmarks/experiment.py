@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from backend_host.config import QUOTAS
 from backend_host.errors import FairGVError
 from backend_host.state_dir import DEVICE_KINDS
 from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
@@ -27,6 +26,7 @@ from benchmarks.paper import Finding
 from benchmarks.sheet import Sheet
 from benchmarks.steal import cpu_time, disturbance, steal_between
 from benchmarks.systems import OURS
+from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
 
 EXIT_FAILED = 1

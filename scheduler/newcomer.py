@@ -23,16 +23,19 @@ class View:
     own_value: float
     next_since_ns: int
     next_standing: Standing
+    next_stays: bool
+    """By its last turn it will use most of its next one."""
 
 
 def is_newcomer(view: View) -> bool:
     """True when the holder gives its turn up for that one.
 
-    What is shorter than a switch is no sleep. Whoever is a slice behind could have one and would still stand first, and waits less.
+    What is shorter than a switch is no sleep. One that will use its whole turn keeps the holder waiting for longer than it waits itself.
+    Whoever is a slice behind could have one and would still stand first, and waits less.
     """
-    return (view.had_ns >= view.slice_ns // MIN_SLICE_DIVISOR and _comes_before(view, SWITCH_NS, 0)) or (
-        view.had_ns >= view.slice_ns // OWED_SLICE_DIVISOR and _comes_before(view, 0, view.slice_ns)
-    )
+    is_late = view.had_ns >= view.slice_ns // MIN_SLICE_DIVISOR and not view.next_stays
+    is_owed = view.had_ns >= view.slice_ns // OWED_SLICE_DIVISOR
+    return (is_late and _comes_before(view, SWITCH_NS, 0)) or (is_owed and _comes_before(view, 0, view.slice_ns))
 
 
 def _comes_before(view: View, late_ns: int, owed_ns: int) -> bool:

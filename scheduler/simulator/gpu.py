@@ -260,7 +260,8 @@ class Gpu:
         if first is None:
             return False
         own, its = (self._policy.standing(vgpu, now_ns) for vgpu in (turn.vgpu, first))
-        return turn.gives_way(own, its, self.members[first].wanted_since_ns, now_ns)
+        member = self.members[first]
+        return turn.gives_way(own, its, member.wanted_since_ns, now_ns, stays=member.has_long_turns)
 
     def _patience_ns(self, turn: Turn) -> int:
         is_first = bool(self._waiting) and self._is_first(turn)

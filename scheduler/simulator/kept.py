@@ -30,5 +30,5 @@ class KeptTurn(Turn):
         assert self.idle_since_ns is not None
         return max(0, self.slice_ends_ns - self.idle_since_ns)
 
-    def gives_way(self, own: Standing, first: Standing, first_since_ns: int, now_ns: int) -> bool:
+    def gives_way(self, own: Standing, first: Standing, first_since_ns: int, now_ns: int, *, stays: bool) -> bool:
         return False

@@ -73,8 +73,8 @@ class Turn:
             )
         )
 
-    def gives_way(self, own: Standing, first: Standing, first_since_ns: int, now_ns: int) -> bool:
-        """To the one that stands first of those that wait, and wants the GPU since then."""
+    def gives_way(self, own: Standing, first: Standing, first_since_ns: int, now_ns: int, *, stays: bool) -> bool:
+        """To the one that stands first of those that wait, and wants the GPU since then; `stays`: for most of a turn."""
         return newcomer.is_newcomer(
             newcomer.View(
                 slice_ns=self.slice_ns,
@@ -83,6 +83,7 @@ class Turn:
                 own_value=own.value,
                 next_since_ns=first_since_ns,
                 next_standing=first,
+                next_stays=stays,
             )
         )
 

@@ -33,8 +33,7 @@ static bool may_submit(struct seat *seat, bool is_copy, enum fgw_submission *kin
         *kind = fgw_beside_begin(worker, &request) ? FGW_SUBMIT_BESIDE : FGW_SUBMIT_COPY;
     }
     return *kind == FGW_SUBMIT_BESIDE ||
-           (fgw_turn_begin(worker, is_copy ? 0 : seat->track.due.work_ns) &&
-            !(fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, &seat->stream)));
+           (fgw_turn_begin(worker) && !(fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, &seat->stream)));
 }
 
 /* Gives how many were submitted. */
@@ -145,37 +144,6 @@ static void open_seat(uint32_t index, bool has_channels, bool has_engines)
         seat->worker.driver.cuDeviceGetAttribute = attribute;
         fgw_beside_init(&seat->worker);
     }
-}
-
-/* Tells how many kernels of such a length one worker begins in a turn, each when the one before has ended: `most` where
- * its turn does not end. `is_known`: how long they take. */
-uint32_t kernels_of_a_turn(const int *objects, uint64_t kernel_ns, uint32_t most, bool is_preemptive, bool others_wait,
-                           bool is_known)
-{
-    control = fgw_control_format(objects, SLICE_NS, is_preemptive);
-    clock_ns = UINT64_C(1000000000);
-    for (uint32_t i = 0; i < NR_VGPUS; i++) {
-        fgw_control_vgpu_take(control, 0);
-        fgw_control_set_standing(control, i, i == 0 ? 1 : 0, 1, 0);
-        open_seat(i, false, false);
-    }
-    struct fgw_worker *worker = &seats[0].worker;
-    fgw_turn_set_backlog(worker, true);
-    fgw_move_enter(worker, clock_ns);
-    if (others_wait) {
-        fgw_turn_set_backlog(&seats[1].worker, true);
-        fgw_move_enter(&seats[1].worker, clock_ns);
-    }
-    uint32_t nr = 0;
-    while (nr < most && fgw_turn_begin(worker, is_known ? kernel_ns : 0)) {
-        submit(&seats[0], FGW_SUBMIT_WORK);
-        seats[0].jobs[0].end_ns = seats[0].free_ns = clock_ns + kernel_ns;
-        clock_ns += kernel_ns;
-        see_ends(&seats[0]);
-        nr++;
-    }
-    fgw_control_close(control);
-    return nr;
 }
 
 /* Writes down so many steps. False: the page could not be laid out. */

@@ -179,7 +179,6 @@ static void submit(struct seat *seat, enum fgw_submission kind)
     const bool is_copy = kind != FGW_SUBMIT_WORK;
     const uint64_t from_ns = seat->free_ns > clock_ns ? seat->free_ns : clock_ns;
     seat->free_ns = from_ns + length_ns(seat, is_copy);
-    track->seq++;
     track->is_last_copy = is_copy;
     if (kind == FGW_SUBMIT_BESIDE) {
         track->nr_beside++;

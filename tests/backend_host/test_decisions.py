@@ -21,7 +21,6 @@ PARTS = (*TURN, "beside", *PAGE, *TRACK)
 Objects = ctypes.c_int * NR_OBJECTS
 DIGESTS = Path(__file__).with_name("decisions.txt")
 NR_STEPS = 10_000
-MOST_KERNELS = 20
 PLAYS = tuple(itertools.product(range(1, 4), (False, True), (False, True), (False, True)))
 """Seed, and what the device has: it preempts, its channels can be held, it has engines for copies."""
 
@@ -31,8 +30,6 @@ def load(folder: Path) -> ctypes.CDLL:
     library = load_parts("decisions", PARTS, folder)
     library.play.argtypes = [Objects, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32, *[ctypes.c_bool] * 3]
     library.play.restype = ctypes.c_bool
-    library.kernels_of_a_turn.argtypes = [Objects, ctypes.c_uint64, ctypes.c_uint32, *[ctypes.c_bool] * 3]
-    library.kernels_of_a_turn.restype = ctypes.c_uint32
     return library
 
 
@@ -59,33 +56,6 @@ def test_all_decisions_are_those_of_before(
     library: ctypes.CDLL, tmp_path: Path, play: tuple[int, bool, bool, bool]
 ) -> None:
     assert played(library, tmp_path, play) in DIGESTS.read_text().splitlines()
-
-
-@pytest.mark.parametrize("is_preemptive", [False, True], ids=["runs to its end", "preempts"])
-@pytest.mark.parametrize(
-    ("kernel_us", "others_wait", "is_known", "nr"),
-    [
-        (1250, True, True, 2),
-        (1250, True, False, 3),
-        (1250, False, True, MOST_KERNELS),
-        (1000, True, True, 3),
-        (7000, True, True, 1),
-        (200, True, True, 15),
-    ],
-    ids=["two fit", "a third one may be short", "nobody waits", "three fit", "none fits", "fifteen fit"],
-)
-def test_a_kernel_that_would_outlast_the_turn_is_left_for_the_next_one(
-    library: ctypes.CDLL, *, kernel_us: int, others_wait: bool, is_known: bool, nr: int, is_preemptive: bool
-) -> None:
-    """In turns of 3 ms. One at least is begun."""
-    with contextlib.ExitStack() as stack:
-        objects = [os.memfd_create(f"object-{number}") for number in range(NR_OBJECTS)]
-        for fd in objects:
-            stack.callback(os.close, fd)
-        begun = library.kernels_of_a_turn(
-            Objects(*objects), 1000 * kernel_us, MOST_KERNELS, is_preemptive, others_wait, is_known
-        )
-    assert begun == nr
 
 
 def main() -> None:

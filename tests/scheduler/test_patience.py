@@ -110,6 +110,7 @@ LATE = NewcomerView(
     own_value=100.0,
     next_since_ns=MS + SWITCH_NS + 1,
     next_standing=Standing(99.0, per_ns=1.0),
+    next_stays=False,
 )
 
 
@@ -120,6 +121,8 @@ LATE = NewcomerView(
         ({"had_ns": 4 * MS - 1}, False),
         ({"next_since_ns": MS + SWITCH_NS}, False),  # away no longer than a switch
         ({"next_standing": Standing(100.0)}, False),
+        ({"next_stays": True}, False),  # the holder would wait for longer
+        ({"next_stays": True, "own_value": 40.0 * MS}, True),
         ({"had_ns": MS, "own_value": 40.0 * MS, "next_since_ns": MS + 1}, True),  # a slice behind
         ({"had_ns": MS, "own_value": 30.0 * MS, "next_since_ns": MS + 1}, False),
         ({"had_ns": MS - 1, "own_value": 40.0 * MS}, False),

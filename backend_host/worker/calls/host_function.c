@@ -171,7 +171,7 @@ static bool poll_one(struct fgw_worker *worker, struct fgw_host *host, bool *wan
 {
     uint32_t state = atomic_load_explicit(&host->state, memory_order_acquire);
     if (state == FGW_HOST_RETURNED && host->behind->number != 0) {
-        if (atomic_load(&host->behind->is_followed) && !fgw_turn_begin(worker, 0)) {
+        if (atomic_load(&host->behind->is_followed) && !fgw_turn_begin(worker)) {
             *wants_turn = true;
             return false;
         }

@@ -229,7 +229,7 @@ static bool may_submit(struct fgw_worker *worker, const struct fgw_parsed *parse
         *kind = fgw_beside_begin(worker, &parsed->request) ? FGW_SUBMIT_BESIDE : FGW_SUBMIT_COPY;
     }
     return *kind == FGW_SUBMIT_BESIDE ||
-           (fgw_turn_begin(worker, parsed->service->cost == FGV_COST_COMPUTE ? worker->track->due.work_ns : 0) &&
+           (fgw_turn_begin(worker) &&
             !(fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, stream_of(worker, parsed))));
 }
 

@@ -5,7 +5,6 @@
 #include "page/allowance.h"
 #include "page/grant.h"
 #include "page/outlook.h"
-#include "track/state.h"
 #include "turn/change.h"
 #include "turn/charge.h"
 #include "turn/patience.h"
@@ -44,7 +43,6 @@ bool fgw_move_enter(struct fgw_worker *worker, uint64_t now_ns)
     const bool is_in = fgw_grant_enter(&worker->grantee, now_ns);
     if (is_in) {
         fgw_charge_end_tail(worker, now_ns);
-        worker->turn->entered_seq = worker->track->seq;
     }
     fgw_phase_change(worker, with_stand(worker, is_in ? FGW_USES : FGW_WAITS));
     return is_in;

@@ -14,12 +14,13 @@
 
 /* Somebody slept, comes back and stands before this vGPU, which has had some of its slice; or, sooner, is a slice
  * behind. What is shorter than a switch is no sleep: so programs that wait for each kernel are away after their turns.
- */
+ * One that will use its whole turn would keep this vGPU waiting for longer than it waits itself. */
 static bool is_there(struct fgw_outlook *outlook)
 {
     const uint64_t slice_ns = outlook->slice_ns;
     const uint64_t had_ns = slice_ns > outlook->left_ns ? slice_ns - outlook->left_ns : 0;
-    return (had_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, FGW_SWITCH_NS, 0)) ||
+    return (had_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, FGW_SWITCH_NS, 0) &&
+            !fgw_outlook_next_stays(outlook)) ||
            (had_ns >= slice_ns / FGW_OWED_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, 0, slice_ns));
 }
 

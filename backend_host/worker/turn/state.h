@@ -75,7 +75,6 @@ struct fgw_turn {
     bool is_gated;               /* the backlog waits for a gate or a host function, not for the grant */
     bool is_wanted_behind;       /* a host function has returned, and there is work behind it */
     uint32_t alerted_sequence;   /* of the grant for which the next one was woken in time */
-    uint64_t entered_seq;        /* of the newest submission when this turn began */
     uint64_t held_back_since_ns; /* its limit keeps it from a turn; 0: it does not */
     uint64_t shared_ns;          /* another vGPU was last seen to want the device, or to have it; 0: not lately */
     struct fgw_charging charging;

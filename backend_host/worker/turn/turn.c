@@ -62,22 +62,11 @@ static uint64_t clock_unless(uint64_t now_ns)
     return now_ns != 0 ? now_ns : fgw_clock_ns();
 }
 
-/* Others wait, and what comes next would still be at work when the turn is over. It is the first of the next turn then:
- * one that is longer than a whole turn has to begin somewhere. */
-static bool outlasts_turn(const struct fgw_worker *worker, const struct fgw_outlook *outlook, uint64_t takes_ns)
-{
-    return takes_ns > outlook->left_ns && outlook->others_wait && fgw_nr_running(worker) == 0 &&
-           worker->track->seq != worker->turn->entered_seq;
-}
-
-/* Tells whether one more, which should take so long, ends with the turn, which has an end. */
-static bool fits_turn(struct fgw_worker *worker, uint64_t takes_ns)
+/* Tells whether one more ends with the turn, which has an end. */
+static bool fits_turn(struct fgw_worker *worker)
 {
     worker->turn->shared_ns = fgw_clock_ns();
     struct fgw_outlook outlook = fgw_outlook_take(&worker->grantee, worker->turn->shared_ns);
-    if (outlasts_turn(worker, &outlook, takes_ns)) {
-        outlook.left_ns = 0;
-    }
     if (is_over(worker, &outlook)) {
         fgw_grant_close(&worker->grantee);
         return false;
@@ -85,7 +74,7 @@ static bool fits_turn(struct fgw_worker *worker, uint64_t takes_ns)
     return fgw_nr_running(worker) < fgw_queue_most(worker, outlook.left_ns);
 }
 
-bool fgw_turn_begin(struct fgw_worker *worker, uint64_t takes_ns)
+bool fgw_turn_begin(struct fgw_worker *worker)
 {
     if (worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
         return false;
@@ -107,7 +96,7 @@ bool fgw_turn_begin(struct fgw_worker *worker, uint64_t takes_ns)
         fgw_phase_change(worker, FGW_PHASE_READY);
     }
     return others_wait || fgw_allowance_is_limited(&worker->grantee)
-               ? fits_turn(worker, takes_ns)
+               ? fits_turn(worker)
                : worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
 }
 

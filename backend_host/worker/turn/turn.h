@@ -4,8 +4,8 @@
 
 #include "turn/state.h"
 
-/* Tells whether one more submission may be made now, which should take so long. 0: it is short, or nobody knows. */
-bool fgw_turn_begin(struct fgw_worker *worker, uint64_t takes_ns);
+/* Tells whether one more submission may be made now. */
+bool fgw_turn_begin(struct fgw_worker *worker);
 /* The loop calls it after each round: it charges, and leaves the grant when there is nothing to do or the slice is
  * over. */
 void fgw_turn_poll(struct fgw_worker *worker, uint64_t now_ns);
