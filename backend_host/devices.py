@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -31,6 +32,13 @@ _WHY_REACHED = {
     "cuda": "heterogeneous memory management). Load NVIDIA's module without it (options nvidia_uvm uvm_disable_hmm=1 in /etc/modprobe.d)",
     "soft": "they cannot have a process of their own). Let the daemon fork and set filters of system calls (seccomp)",
 }
+
+_REMEDIES = {
+    100: "NVIDIA's driver finds no GPU; see whether its kernel module is loaded (lsmod) and what nvidia-smi says, or give --device soft",
+    802: "NVIDIA's driver is not ready; GPUs with NVSwitch need its fabric manager (systemctl start nvidia-fabricmanager)",
+    803: "NVIDIA's library and its kernel module are of different versions, as after an upgrade; load the module anew, or boot",
+}
+"""By cuInit's errors (CUDA_ERROR_NO_DEVICE, _SYSTEM_NOT_READY, _SYSTEM_DRIVER_MISMATCH)."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ def probe(kind: str, path: str) -> list[Device]:
     except OSError as error:
         raise DeviceUnavailableError(f"{path}: cannot start a process to open it: {error.strerror}") from error
     if child.returncode != 0:
-        raise DeviceUnavailableError(f"{path}: {_reason(child)}")
+        raise DeviceUnavailableError(_plainly(kind, path, _reason(child)))
     try:
         answers = json.loads(child.stdout.strip().splitlines()[-1])
         devices = [_device(kind, path, ordinal, answer) for ordinal, answer in enumerate(answers)]
@@ -131,6 +139,16 @@ def _reason(child: subprocess.CompletedProcess[str]) -> str:
     return lines[-1] if lines else f"exit status {child.returncode}"
 
 
+def _plainly(kind: str, path: str, reason: str) -> str:
+    """What an operator is told, with the remedy where one is known; the rest in the words of loader and library."""
+    reason = re.sub(r"^fairgv worker \d+: ", "", reason)
+    if kind == "cuda" and reason.endswith(f"{path}: cannot open shared object file: No such file or directory"):
+        return f"NVIDIA's driver is not installed on this host (no {path}): install it, or give --device soft, which computes on the CPU"
+    found = re.search(r"cuInit gives CUDA error (\d+)$", reason)
+    remedy = _REMEDIES.get(int(found[1])) if found is not None else None
+    return f"{path}: {remedy or reason}"
+
+
 def choose(config: Config) -> tuple[list[Device], str]:
     """The devices of the library to use under `config.device`, and one line saying which and why.
 
@@ -146,7 +164,7 @@ def choose(config: Config) -> tuple[list[Device], str]:
         devices = probe("cuda", config.cuda_library)
     except DeviceUnavailableError as error:
         devices = _probe_softgpu(config)
-        return devices, _sentence(devices, f"no NVIDIA device here: {error}")
+        return devices, f"{_sentence(devices, 'on the CPU')}. No GPU is served: {error}"
     return devices, _sentence(devices, "NVIDIA's driver reports it")
 
 

@@ -55,6 +55,34 @@ def test_libraries_that_are_no_driver(path: str) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "fairgv worker 5: libcuda.so.1: cuInit gives CUDA error 100",
+            "finds no GPU; see whether its kernel module is loaded",
+        ),
+        ("fairgv worker 5: libcuda.so.1: cuInit gives CUDA error 803", "different versions"),
+        ("fairgv worker 5: libcuda.so.1: cuInit gives CUDA error 802", "nvidia-fabricmanager"),
+        ("fairgv worker 5: libcuda.so.1: cuInit gives CUDA error 999", "cuInit gives CUDA error 999"),
+        (
+            "fairgv worker 5: cannot open the device library: libother.so: cannot open shared object file: No such file or directory",
+            "cannot open the device library: libother.so",
+        ),
+    ],
+)
+def test_what_keeps_a_driver_from_serving_is_said_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, said: str, told: str
+) -> None:
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 3, "", f"Traceback\n{said}\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(DeviceUnavailableError, match=told) as caught:
+        probe("cuda", "libcuda.so.1")
+    assert "fairgv worker" not in str(caught.value)
+
+
 def test_a_library_that_crashes_is_its_own_affair(tmp_path: Path) -> None:
     library = tmp_path / "libcuda.so.1"
     source = "#include <stdlib.h>\n__attribute__((constructor)) static void begin(void) { abort(); }\n"
@@ -114,8 +142,10 @@ def test_each_device_of_a_library_is_asked_for_alone(monkeypatch: pytest.MonkeyP
 def test_auto_takes_the_embedded_device_where_there_is_no_other() -> None:
     [library], sentence = choose(Config(device="auto", cuda_library=MISSING))
     assert library.kind == "soft"
-    assert "no NVIDIA device here" in sentence
-    assert MISSING in sentence
+    assert sentence == (
+        "device: FairGV softgpu (soft, compute capability 8.0; on the CPU). No GPU is served: NVIDIA's driver is not installed on this host "
+        f"(no {MISSING}): install it, or give --device soft, which computes on the CPU"
+    )
 
 
 def test_auto_takes_the_driver_that_answers() -> None:
