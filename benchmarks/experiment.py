@@ -233,6 +233,7 @@ class Conduct:
     def run(self) -> int:
         """Exit status: 0 all was measured, 1 not all could be, 128 + n ended by signal n. Raises FairGVError before anything was measured."""
         options = self.options
+        self._check_outputs()
         self._check()
         document = documents.head(self.experiment.name, device_name(options.device), self.command)
         document |= {"guests": options.guests, "slice_ms": options.slice_ms, "seconds": options.seconds}
@@ -273,6 +274,16 @@ class Conduct:
                 documents.write(self.options.json, document)
             except OSError as error:
                 raise NotMeasurableError(f"cannot write {self.options.json}: {error.strerror}") from error
+
+    def _check_outputs(self) -> None:
+        """NotMeasurableError for a file that could not be written when all is measured."""
+        if self.options.plot:
+            plot_format(self.options.plot)
+        for path in filter(None, (self.options.json, self.options.plot)):
+            try:
+                documents.check_writable(path)
+            except OSError as error:
+                raise NotMeasurableError(f"cannot write {path}: {error.strerror}") from error
 
     def _check(self) -> None:
         options = self.options
@@ -329,12 +340,23 @@ def beside_the_paper(findings: Sequence[Finding]) -> Sheet:
     return Sheet("Beside the paper", columns, tuple(finding.cells() for finding in findings))
 
 
-def save_plot(experiment: Experiment, document: Document, path: Path) -> None:
-    """A PNG. NotMeasurableError without matplotlib, and when there is nothing to draw."""
+def plot_format(path: Path) -> str:
+    """As its name says. NotMeasurableError without matplotlib, and for what matplotlib does not draw."""
     try:
-        import matplotlib  # noqa: PLC0415 - an optional dependency
+        from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise NotMeasurableError("matplotlib is not installed: pip install 'fairgv[plot]'") from None
+    found = path.suffix.removeprefix(".").lower()
+    if found not in FigureCanvasBase.filetypes:
+        raise NotMeasurableError(f"{path}: pictures have names that end in .png, or in another of matplotlib's formats")
+    return found
+
+
+def save_plot(experiment: Experiment, document: Document, path: Path) -> None:
+    """A picture, whole or not at all. NotMeasurableError without matplotlib, and when there is nothing to draw."""
+    wanted = plot_format(path)
+    import matplotlib  # noqa: PLC0415
+
     matplotlib.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415
 
@@ -342,7 +364,8 @@ def save_plot(experiment: Experiment, document: Document, path: Path) -> None:
     try:
         experiment.plot(document, figure)
         figure.suptitle(f"{experiment.name}, {document['device']}, {document['date']}", fontsize="medium")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        with documents.unfinished(path) as file:
+            figure.savefig(file, dpi=150, format=wanted)
+            file.replace(path)
     finally:
         pyplot.close(figure)

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -86,6 +87,7 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
     console, status = Console(stderr=True), 0
     suite = SUITES[options.suite]
     deadline_s = time.monotonic() + 60 * suite.minutes
+    has_plots = find_spec("matplotlib") is not None
     rows: list[tuple[str, ...]] = []
     findings: list[Finding] = []
     try:
@@ -103,9 +105,8 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
                 words = [*entry.words.split(), "--device", options.device, "--minutes", f"{minutes:.3g}"]
                 console.rule(" ".join(words), style="dim")
                 begin_s = time.monotonic()
-                ended = _run(
-                    conduct_of([*words, "--json", str(path), "--plot", str(path.with_suffix(".png"))]), console
-                )
+                plot = ("--plot", str(path.with_suffix(".png"))) if has_plots else ()
+                ended = _run(conduct_of([*words, "--json", str(path), *plot]), console)
                 status = max(status, ended)
                 rows.append((entry.file, *_outcome(path), f"{time.monotonic() - begin_s:.0f}", str(path)))
                 findings += _findings(path)

@@ -13,6 +13,7 @@ import pytest
 
 from backend_host.config import PACKAGE_ROOT
 from benchmarks.cli import main
+from benchmarks.document import check_writable
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.mps import CONTROL, mps_server
@@ -72,6 +73,46 @@ def test_a_report_that_cannot_be_written_is_told_before_anything_runs(
     printed = capsys.readouterr()
     assert "cannot write" in printed.err
     assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "told"),
+    [
+        ("--json", "file/found.json", "cannot write"),
+        ("--json", "folder", "Is a directory"),
+        ("--plot", "file/found.png", "cannot write"),
+        ("--plot", "folder.png", "Is a directory"),
+        ("--plot", "found.word", "names that end in .png"),
+        ("--plot", "found", "names that end in .png"),
+    ],
+)
+def test_outputs_are_tried_before_anything_else(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    name: str,
+    told: str,
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("nothing was to be looked at yet")
+
+    monkeypatch.setattr("benchmarks.experiment.choose_device", fail)
+    (tmp_path / "file").write_text("")
+    for folder in ("folder", "folder.png"):
+        (tmp_path / folder).mkdir()
+    assert main(["decisions", "--device", "soft", option, str(tmp_path / name)]) == 1
+    assert told in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "folder.png"]
+
+
+def test_what_is_tried_leaves_what_was_there(tmp_path: Path) -> None:
+    kept = tmp_path / "found.json"
+    kept.write_text("of before")
+    check_writable(kept)
+    check_writable(tmp_path / "new" / "found.json")
+    assert kept.read_text() == "of before"
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_softgpu_that_is_not_built_is_told(
