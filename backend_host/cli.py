@@ -32,6 +32,7 @@ from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import WALLS
 from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
+from scheduler.version import VersionAction
 
 PLAIN_WIDTH = 200
 
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help=f"where the daemon keeps its socket and log (default {default_state_dir()}); one daemon for each",
     )
+    parser.add_argument("--version", action=VersionAction)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     start = commands.add_parser("start", help="start the daemon")

@@ -47,6 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: the program's own; 128 + n when signal n ended it; 127 when there is no such program, 126 when it cannot be executed, 1
     when FairGV could not serve it."""
     options = _parser().parse_args(arguments)
+    if options.version:
+        from scheduler.version import version_text  # noqa: PLC0415 - rare
+
+        print(version_text("fairgv-run"))
+        return 0
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         _parser().error("no program given: fairgv-run -- PROGRAM ARGS")
@@ -72,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs a CUDA program of this host as a guest of FairGV.",
         epilog="The program's exit status is passed on; 127: there is no such program, 126: it cannot be executed, 1: it cannot be served.",
     )
+    parser.add_argument("--version", action="store_true", help="print it, and end")
     parser.add_argument("--vgpu", metavar="NAME", help="share the vGPU of this name; made if there is none")
     add_options(parser)
     parser.add_argument(

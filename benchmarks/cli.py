@@ -11,6 +11,7 @@ from benchmarks.document import command_line
 from benchmarks.experiment import Conduct, add_common_options
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.suite import SUITES, run_suite
+from scheduler.version import VersionAction
 
 EXIT_REFUSED = 1
 
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
         description="Measures FairGV on this machine: each experiment beside native runs of the same minute, and beside the paper.",
         epilog="fairgv-bench EXPERIMENT --help tells what it measures, and its options.",
     )
+    found.add_argument("--version", action=VersionAction)
     commands = found.add_subparsers(dest="experiment", required=True, metavar="EXPERIMENT")
     for name, experiment in EXPERIMENTS.items():
         module = inspect.getmodule(experiment)

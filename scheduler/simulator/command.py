@@ -20,6 +20,7 @@ from scheduler.simulator.settings import PREEMPTIVE_SLICE_NS, SLICE_NS, Settings
 from scheduler.simulator.simulation import simulate
 from scheduler.simulator.tables import print_reports
 from scheduler.simulator.workloads import WORKLOADS, UnknownWorkloadError, find_workload
+from scheduler.version import VersionAction
 
 MAX_VGPUS = 100_000
 
@@ -157,6 +158,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--handover-us", type=positive, default=150.0, metavar="US", help="cost of a change of context (default: 150)"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes settings and results")
+    parser.add_argument("--version", action=VersionAction)
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draws shares and waits; needs matplotlib")
     return parser
 
