@@ -13,13 +13,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from backend_host.budgets import Budgets
 from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import Grant, VgpuReading, charges
+from backend_host.entitled import entitled_shares
 from backend_host.entitlement import WHOLE, Entitlement
 from backend_host.history import UseHistory
 from scheduler.first_come import FirstCome
@@ -68,7 +69,7 @@ class GrantKeeper:
         self._advanced: dict[int, int] = {}
         """Charged for what it owes: what it then charges itself is not charged again, up to that."""
         self._looked_ns = 0
-        self._history = UseHistory()
+        self._history = UseHistory(time.monotonic_ns())
         self._lock = threading.Lock()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
@@ -133,6 +134,17 @@ class GrantKeeper:
         with self._lock:
             return self._history.shares(vgpu, time.monotonic_ns(), used_ns)
 
+    def all_recent_shares(self, used_ns: Mapping[int, int]) -> tuple[float, ...]:
+        """The part of the time that the GPU was used, in each of `history.WINDOWS_S`, with what each vGPU has used by now."""
+        with self._lock:
+            return self._history.all_shares(time.monotonic_ns(), used_ns)
+
+    def entitled_shares(self, used_ns: Mapping[int, int]) -> dict[int, float]:
+        """The part of the GPU that each active vGPU is entitled to beside the other active ones, with what each has used by now."""
+        with self._lock:
+            active = self._history.active(time.monotonic_ns(), used_ns) | self._active
+            return entitled_shares({vgpu: each for vgpu, each in self._entitlements.items() if vgpu in active})
+
     def turn_ns(self, vgpu: int) -> int:
         """How long its turns may last while others wait."""
         with self._lock:
@@ -144,7 +156,8 @@ class GrantKeeper:
         with self._lock:
             self._entitlements.pop(vgpu, None)
             self._waiting.discard(vgpu)
-            self._history.end(vgpu)
+            account = self._page.vgpu(vgpu)
+            self._history.end(vgpu, account.used_ns if account is not None else 0)
             self._page.set_standing(vgpu, math.inf, 0, charged_ns=0)
             self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
 
@@ -207,6 +220,7 @@ class GrantKeeper:
                 self._policy.backlogged(vgpu, now_ns)
         self._waiting = set(waiting)
         self._active = self._waiting | ({grant.vgpu} if grant.vgpu is not None else set())
+        self._history.note(now_ns, {account.vgpu: account.used_ns for account in self._accounts}, self._active)
         self._publish(now_ns)
 
     def _tell_charges(self, grant: Grant, now_ns: int) -> None:
@@ -218,7 +232,6 @@ class GrantKeeper:
             moment_ns = min(max(moment_ns, account.charged_until_ns), now_ns)
             self._policy.charged(account.vgpu, used.pop(account.vgpu), moment_ns)
         self._accounts = accounts
-        self._history.note(now_ns, {account.vgpu: account.used_ns for account in accounts})
         for vgpu, used_ns in used.items():
             if used_ns:
                 self._policy.charged(vgpu, used_ns, now_ns)

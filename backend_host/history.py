@@ -1,14 +1,16 @@
-"""What each vGPU got of its Gpu lately: in the last second, ten seconds, minute.
+"""What each vGPU, and all of them together, got of their Gpu lately: in the last second, ten seconds, minute; and who was active.
 
-Its GPU time is noted now and then with the moment, and kept for the longest window.
+GPU time is noted now and then with the moment, and kept for the longest window.
 
 Wrong when: nobody notes anything for a while. A window then begins at the note before it, and is that much longer than it says.
 """
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from scheduler.elastic import ACTIVE_NS
 
 WINDOWS_S = (1, 10, 60)
 APART_NS = 100_000_000
@@ -18,9 +20,11 @@ _MOST_NS = WINDOWS_S[-1] * 1_000_000_000
 
 @dataclass
 class _Kept:
-    """Moments, and the GPU time of the vGPU at each, both in ns; the oldest first. One is older than the longest window, if any can be."""
+    """Moments, and the GPU time used until each, both in ns; the oldest first. One is older than the longest window, if any can be."""
 
     notes: deque[tuple[int, int]] = field(default_factory=deque)
+    active_ns: int = -ACTIVE_NS
+    """When it was last seen active."""
 
     def note(self, now_ns: int, used_ns: int) -> None:
         if self.notes and now_ns - self.notes[-1][0] < APART_NS:
@@ -29,33 +33,65 @@ class _Kept:
         while len(self.notes) > 1 and self.notes[1][0] <= now_ns - _MOST_NS:
             self.notes.popleft()
 
-
-class UseHistory:
-    """Of the vGPUs of one Gpu, by their numbers. Not thread-safe."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, _Kept] = {}
-
-    def begin(self, vgpu: int, now_ns: int) -> None:
-        """It has come, and has used nothing yet."""
-        self._kept[vgpu] = _Kept(deque([(now_ns, 0)]))
-
-    def end(self, vgpu: int) -> None:
-        """It has gone."""
-        self._kept.pop(vgpu, None)
-
-    def note(self, now_ns: int, used_ns: Mapping[int, int]) -> None:
-        """How much GPU time each has used by now, in ns; others are left as they are."""
-        for vgpu, used in used_ns.items():
-            if vgpu in self._kept:
-                self._kept[vgpu].note(now_ns, used)
-
-    def shares(self, vgpu: int, now_ns: int, used_ns: int) -> tuple[float, ...]:
-        """Its part of the GPU, from 0 to 1, in each of `WINDOWS_S`, or since it came if that is later; `used_ns` is what it has used by now."""
-        notes = list(self._kept[vgpu].notes) if vgpu in self._kept else [(now_ns, used_ns)]
-        shares = []
+    def shares(self, now_ns: int, used_ns: int) -> tuple[float, ...]:
+        notes, shares = list(self.notes), []
         for window_s in WINDOWS_S:
             place = bisect_right(notes, now_ns - window_s * 1_000_000_000, key=lambda note: note[0])
             since_ns, then_ns = notes[max(0, place - 1)]
             shares.append((used_ns - then_ns) / (now_ns - since_ns) if now_ns > since_ns else 0.0)
         return tuple(shares)
+
+
+class UseHistory:
+    """Of one Gpu since `now_ns`, and of the vGPUs on it by their numbers. Not thread-safe."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._kept: dict[int, _Kept] = {}
+        self._used: dict[int, int] = {}
+        """GPU time of each as last noted, in ns."""
+        self._gone_ns = 0
+        """That of those that have gone."""
+        self._all = _Kept(deque([(now_ns, 0)]))
+
+    def begin(self, vgpu: int, now_ns: int) -> None:
+        """It has come, and has used nothing yet."""
+        self._kept[vgpu] = _Kept(deque([(now_ns, 0)]))
+        self._used[vgpu] = 0
+
+    def end(self, vgpu: int, used_ns: int = 0) -> None:
+        """It has gone, and used so much until then."""
+        if self._kept.pop(vgpu, None) is not None:
+            self._gone_ns += max(used_ns, self._used.pop(vgpu))
+
+    def note(self, now_ns: int, used_ns: Mapping[int, int], active: Iterable[int] = ()) -> None:
+        """How much GPU time each has used by now, in ns, and who waits for the GPU or holds it; others are left as they are."""
+        for vgpu, used in used_ns.items():
+            if (kept := self._kept.get(vgpu)) is not None:
+                if used > self._used[vgpu]:
+                    kept.active_ns = now_ns
+                kept.note(now_ns, used)
+                self._used[vgpu] = used
+        for vgpu in active:
+            if vgpu in self._kept:
+                self._kept[vgpu].active_ns = now_ns
+        self._all.note(now_ns, self._all_ns({}))
+
+    def active(self, now_ns: int, used_ns: Mapping[int, int]) -> set[int]:
+        """Who used the GPU, waited for it or held it within the last second: those among whom it is shared, by the policies' own measure."""
+        return {
+            vgpu
+            for vgpu, kept in self._kept.items()
+            if now_ns - kept.active_ns < ACTIVE_NS or used_ns.get(vgpu, 0) > self._used[vgpu]
+        }
+
+    def shares(self, vgpu: int, now_ns: int, used_ns: int) -> tuple[float, ...]:
+        """Its part of the GPU, from 0 to 1, in each of `WINDOWS_S`, or since it came if that is later; `used_ns` is what it has used by now."""
+        kept = self._kept.get(vgpu)
+        return kept.shares(now_ns, used_ns) if kept is not None else (0.0,) * len(WINDOWS_S)
+
+    def all_shares(self, now_ns: int, used_ns: Mapping[int, int]) -> tuple[float, ...]:
+        """The part of the time, from 0 to 1, that the GPU was used, by whomever, as `shares` has it; `used_ns`: what each has used by now."""
+        return self._all.shares(now_ns, self._all_ns(used_ns))
+
+    def _all_ns(self, used_ns: Mapping[int, int]) -> int:
+        return self._gone_ns + sum(max(used, used_ns.get(vgpu, 0)) for vgpu, used in self._used.items())

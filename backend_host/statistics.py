@@ -75,8 +75,8 @@ class _VGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class VGpuStatistics(Entitlement, _VGpu):
-    """One vGPU: its entitlement, its account, its clients. `share` is its part of all time of its Gpu charged since the daemon started, 0 to 1.
-    Fields of the last base stand first."""
+    """One vGPU: its entitlement, its account, its clients. `share` is its part of all time of its Gpu charged since the daemon started, 0 to 1;
+    it hardly moves after a change, `recent_shares` do. Fields of the last base stand first."""
 
     gpu_number: int
     """Of the Gpu that it is on; `gpu` is what was asked for."""
@@ -95,6 +95,8 @@ class VGpuStatistics(Entitlement, _VGpu):
     clients: tuple[ClientStatistics, ...]
     recent_shares: Mapping[int, float] = field(default_factory=dict)
     """Its part of the GPU, 0 to 1, in the last so many seconds, or since it came."""
+    entitled_share: float | None = None
+    """The part that it is entitled to, by weights and bounds, beside the others that are active; None: it is not active."""
     turn_ns: int = 0
     """How long its turns may last while others wait."""
     late_ns: int = 0
@@ -137,6 +139,10 @@ class GpuStatistics(DeviceStatistics):
     vgpus: tuple[str, ...]
     walls: tuple[str, ...]
     """What each worker here is behind (docs/walls.md)."""
+    used_bytes: int
+    """Of its memory, by all vGPUs."""
+    recent_shares: Mapping[int, float]
+    """The part of the time that it was used, 0 to 1, in the last so many seconds, or since the daemon started."""
     nr_mended: int = 0
     """Words of the grant that were mended: more than a few, and a worker was taken over."""
     nr_apart: int = 0

@@ -37,8 +37,11 @@ class VGpu:
     """Who is behind it, for `Debts`."""
     totals: Totals = field(default_factory=Totals)
 
-    def statistics(self, account: VgpuReading, all_ns: int, limits: Limits) -> VGpuStatistics:
-        """What it is and did. `all_ns`: charged on its Gpu to all. `limits`: what it may have of what all share."""
+    def statistics(
+        self, account: VgpuReading, all_ns: int, entitled_share: float | None, limits: Limits
+    ) -> VGpuStatistics:
+        """What it is and did. `all_ns`: charged on its Gpu to all. `entitled_share`: beside those that are active. `limits`: what it may have
+        of what all share."""
         clients = self.clients()
         totals = self.totals
         for client in clients:
@@ -56,6 +59,7 @@ class VGpu:
             held_ns=account.held_ns,
             share=account.used_ns / all_ns if all_ns else 0.0,
             recent_shares=dict(zip(WINDOWS_S, self.gpu.keeper.recent_shares(self.index, account.used_ns), strict=True)),
+            entitled_share=entitled_share,
             nr_grants=account.nr_grants,
             turn_ns=self.gpu.keeper.turn_ns(self.index),
             late_ns=self._late_ns(),

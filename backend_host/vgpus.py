@@ -274,8 +274,11 @@ class VGpuRegistry:
         """One entry for each vGPU, in the order of their creation. The lock keeps their regions mapped and their totals whole."""
         with self._lock:
             charged_ns = {gpu.number: gpu.charged_ns() for gpu in self._gpus}
+            entitled = {gpu.number: gpu.keeper.entitled_shares(gpu.used_ns()) for gpu in self._gpus}
             return tuple(
-                vgpu.statistics(account, charged_ns[vgpu.gpu.number], self._limits)
+                vgpu.statistics(
+                    account, charged_ns[vgpu.gpu.number], entitled[vgpu.gpu.number].get(vgpu.index), self._limits
+                )
                 for vgpu in self._vgpus.values()
                 if (account := vgpu.gpu.page.vgpu(vgpu.index)) is not None
             )

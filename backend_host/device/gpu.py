@@ -20,6 +20,7 @@ from backend_host.devices import Device, kernel_wall
 from backend_host.entitlement import WHOLE, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
+from backend_host.history import WINDOWS_S
 from backend_host.sizes import format_size
 from backend_host.statistics import DeviceStatistics, GpuStatistics
 from backend_host.walls.cgroups import Cgroups, Groups
@@ -50,7 +51,11 @@ class Gpu:
 
     def charged_ns(self) -> int:
         """GPU time used here since the daemon started."""
-        return self.retired_ns + sum(account.used_ns for account in self.page.vgpus())
+        return self.retired_ns + sum(self.used_ns().values())
+
+    def used_ns(self) -> dict[int, int]:
+        """GPU time used by each vGPU here, by its number."""
+        return {account.vgpu: account.used_ns for account in self.page.vgpus()}
 
     @contextlib.contextmanager
     def watched(
@@ -105,6 +110,8 @@ class Gpu:
             policy=self.keeper.policy_name,
             slice_ns=self.page.slice_ns,
             used_ns=self.charged_ns(),
+            used_bytes=sum(account.memory_bytes for account in self.page.vgpus()),
+            recent_shares=dict(zip(WINDOWS_S, self.keeper.all_recent_shares(self.used_ns()), strict=True)),
             vgpus=tuple(vgpus),
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,

@@ -63,6 +63,8 @@ def status_of(name: str = "vm", program: str = "program") -> Message:
         used_ns=4 * 10**9,
         walls=("user", "mount"),
         vgpus=(name,),
+        used_bytes=4096,
+        recent_shares={1: 0.9, 10: 0.8, 60: 0.7},
     )
     statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (gpu,), (vgpu,))
     answer: Message = json.loads(json.dumps(asdict(statistics)))
