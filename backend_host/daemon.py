@@ -27,10 +27,13 @@ from backend_host.domains import Domains
 from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message, Server, Session
+from backend_host.listing import UNKNOWN, listing
 from backend_host.state_dir import make_state_dir
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
+from backend_host.vm.domain import Sight
 from backend_host.vm.doorbell import Doorbells, server_identity
+from backend_host.vm.errors import VmError
 from backend_host.walls import cgroups
 from backend_host.walls.check import walls_of_host
 from backend_host.worker._worker import lib
@@ -139,6 +142,7 @@ class Daemon:
     def _handle(self, session: Session, request: Message) -> Message:
         operations = {
             "status": self._status,
+            "list": self._list,
             "grants": self._grants,
             "open": self._open,
             "stop": self._stop_daemon,
@@ -157,6 +161,28 @@ class Daemon:
 
     def _status(self, session: Session, request: Message) -> Message:
         return asdict(self.statistics())
+
+    def _list(self, session: Session, request: Message) -> Message:
+        sights, trouble = self._sights()
+        entries = listing(
+            self._vgpus.statistics(),
+            self._vgpus.gpu_statistics(),
+            sights,
+            banned=self._vgpus.banned(),
+            troubles=self._domains.troubles(),
+            with_all=bool(request.get("all", False)),
+        )
+        is_missed = (
+            request.get("all", False) or self._domains.has_unseen or any(each.state == UNKNOWN for each in entries)
+        )
+        return {"entries": [asdict(entry) for entry in entries], "trouble": trouble if is_missed else ""}
+
+    def _sights(self) -> tuple[list[Sight], str]:
+        """The domains of this host, or none and why they are not known."""
+        try:
+            return self._domains.sights(), ""
+        except VmError as error:
+            return [], str(error)
 
     def statistics(self) -> DaemonStatistics:
         """What this daemon and everything in it did so far."""

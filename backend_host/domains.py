@@ -157,6 +157,20 @@ class Domains:
             "takes_effect": attachment.takes_effect,
         }
 
+    def sights(self) -> list[Sight]:
+        """All domains as they are now. Raises VmError where libvirt does not say."""
+        return look_at_all(self._uri, self._unsaid)
+
+    @property
+    def has_unseen(self) -> bool:
+        """Whether domains that an earlier daemon served are not served yet."""
+        return bool(self._remembered)
+
+    def troubles(self) -> dict[str, str]:
+        """Why domains are not served, by their UUIDs, as far as that was said."""
+        with self._lock:
+            return {uuid: trouble for uuid, trouble in self._troubles.items() if trouble}
+
     def stop(self) -> None:
         """No event is taken any more; the domains stay attached."""
         if self._events is not None:

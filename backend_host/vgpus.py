@@ -126,6 +126,11 @@ class VGpuRegistry:
             gpu.page.vgpu_free(vgpu.index)
             vgpu.region.close()
 
+    def banned(self) -> frozenset[str]:
+        """Names of vGPUs whose programs are refused, as earlier ones did not end."""
+        with self._lock:
+            return frozenset(name for name, vgpu in self._vgpus.items() if self.debts.is_banned(vgpu.debtor))
+
     def has_session(self, name: str) -> bool:
         """Whether a command of this host, and no domain, has a vGPU of this name."""
         with self._lock:

@@ -191,7 +191,7 @@ def detach(connection_uri: str, name: str, *, before_unplug: Callable[[str], Non
 @dataclass(frozen=True)
 class Sight:
     """What one look at a domain found. `attachment` is None when its definition has no device of ours, or one that cannot be served: `trouble`
-    then says why. `holds_device`: the running guest has one, whatever the definition says by now.
+    then says why. `holds_device`: the running guest has one, whatever the definition says by now. `state` is in virsh's words.
     """
 
     uuid: str
@@ -200,6 +200,7 @@ class Sight:
     holds_device: bool
     attachment: Attachment | None
     trouble: str = ""
+    state: str = ""
 
 
 def look_at_all(connection_uri: str, unsaid: Entitlement = PLAIN) -> list[Sight]:
@@ -233,7 +234,23 @@ def _sight(connection: Any, domain: Any, definition: DomainXml, names: Counter[s
             attachment = _attachment(connection, domain, "", unsaid)
     except VmError as error:
         trouble = str(error)
-    return Sight(definition.uuid, definition.name, is_running, holds_device, attachment, trouble)
+    return Sight(
+        definition.uuid, definition.name, is_running, holds_device, attachment, trouble, _state_of(domain.state()[0])
+    )
+
+
+def _state_of(state: int) -> str:
+    libvirt = load_libvirt()
+    words = {
+        libvirt.VIR_DOMAIN_RUNNING: "running",
+        libvirt.VIR_DOMAIN_BLOCKED: "idle",
+        libvirt.VIR_DOMAIN_PAUSED: "paused",
+        libvirt.VIR_DOMAIN_SHUTDOWN: "in shutdown",
+        libvirt.VIR_DOMAIN_SHUTOFF: "shut off",
+        libvirt.VIR_DOMAIN_CRASHED: "crashed",
+        libvirt.VIR_DOMAIN_PMSUSPENDED: "pmsuspended",
+    }
+    return words.get(state, "no state")
 
 
 def _not_attached(name: str) -> str:
