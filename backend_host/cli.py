@@ -1,20 +1,14 @@
 """`fairgv-host`: start and stop the daemon, look at it, give virtual machines a vGPU and take it away."""
 
 import argparse
-import json
-import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.live import Live
-
-from backend_host import hand_overs, tables
+from backend_host import hand_overs, output, tables, top
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
@@ -34,7 +28,8 @@ from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
 from scheduler.version import VersionAction
 
-PLAIN_WIDTH = 200
+_LONG = "all columns, however wide"
+_JSON = "for programs (docs/json.md has the keys); times in ns, sizes in bytes"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 0 if options.run in (_top, _grants) else 130
     except BrokenPipeError:  # `fairgv-host status | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.abandon()
         return 1
 
 
@@ -110,27 +105,35 @@ def _parser() -> argparse.ArgumentParser:
         "doctor", help="which walls this host can put around workers, and what to do about the others"
     )
     doctor.add_argument("--config", type=Path, metavar="FILE", help="the settings that `start` would have")
-    doctor.add_argument("--json", action="store_true", help="for programs")
+    doctor.add_argument("--json", action="store_true", help=_JSON)
     doctor.set_defaults(run=_doctor)
 
     stop = commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error")
     stop.set_defaults(run=_stop)
 
-    status = commands.add_parser("status", help="device, vGPUs, clients, what they did")
-    status.add_argument("--json", action="store_true", help="for programs; times in ns, sizes in bytes")
+    status = commands.add_parser(
+        "status",
+        help="device, vGPUs, clients, what they did",
+        description="The Gpus, the vGPUs on them and their programs. A vGPU is entitled to its part, by weight and bounds, of those that were "
+        "active in the last second; beside that stands what it got. --long has the sums since its start.",
+    )
+    _add_views(status)
     status.set_defaults(run=_status)
 
-    listing = commands.add_parser("list", help="the vGPUs")
-    listing.add_argument("--json", action="store_true")
+    listing = commands.add_parser(
+        "list",
+        help="vGPUs and domains: state, served or why not, weight, quota, device",
+        description="The vGPUs, and the domains that have the device and are not served, with the reason.",
+    )
+    _add_views(listing)
+    listing.add_argument("--all", action="store_true", help="domains that have no device of ours, too")
     listing.set_defaults(run=_list)
 
     devices = commands.add_parser("devices", help="the Gpus of this host, and the vGPUs on each")
-    devices.add_argument("--json", action="store_true")
+    _add_views(devices)
     devices.set_defaults(run=_devices)
 
-    top = commands.add_parser("top", help="like status, again and again")
-    top.add_argument("--seconds", type=_seconds, default=1.0, help="between two looks (default 1)")
-    top.set_defaults(run=_top)
+    top.add_command(commands).set_defaults(run=_top)
 
     hand_overs.add_command(commands).set_defaults(run=_grants)
 
@@ -167,18 +170,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_views(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help=_JSON)
+    parser.add_argument("--long", action="store_true", help=_LONG)
+
+
 def policy_argument(text: str) -> str:
     """A policy on a command line; who names one of the simulator is told so."""
     if text in SIMULATED:
         raise argparse.ArgumentTypeError(where_simulated(text))
     return text
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise argparse.ArgumentTypeError("a number of seconds, more than 0")
-    return seconds
 
 
 def _config(options: argparse.Namespace) -> Config:
@@ -211,7 +212,7 @@ def _start(options: argparse.Namespace) -> int:
     try:
         Connection(config.socket_path).close()
     except DaemonNotRunningError:
-        print(start_in_background(config))
+        output.say(start_in_background(config))
         return 0
     raise DaemonRunningError(f"a daemon already runs in {config.state_dir}; see: fairgv-host status")
 
@@ -223,9 +224,9 @@ def _doctor(options: argparse.Namespace) -> int:
     settings = _config(options).walls
     findings = check(settings)
     if options.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        output.say_json([asdict(finding) for finding in findings])
     else:
-        Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(tables.walls(findings))
+        output.show(tables.walls(findings))
     return int(any(finding.reason and finding.wall not in settings.allow_missing for finding in findings))
 
 
@@ -240,19 +241,22 @@ def _status(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
         status = connection.ask("status")
     if options.json:
-        print(json.dumps(status, indent=2))
+        output.say_json(status)
     else:
-        _console().print(tables.status(status))
+        output.show(tables.status(status, is_long=options.long), is_wide=options.long)
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
-        vgpus: list[Message] = connection.ask("status")["vgpus"]
+        answer = connection.ask("list", all=options.all)
+    entries: list[Message] = answer["entries"]
     if options.json:
-        print(json.dumps(vgpus, indent=2))
+        output.say_json(entries)
     else:
-        _console().print(tables.vgpus(vgpus))
+        output.show(tables.listed(entries, is_long=options.long), is_wide=options.long)
+    if answer["trouble"]:
+        print(f"fairgv-host: domains that are not served may be missing: {answer['trouble']}", file=sys.stderr)
     return 0
 
 
@@ -260,22 +264,15 @@ def _devices(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
         gpus: list[Message] = connection.ask("status")["gpus"]
     if options.json:
-        print(json.dumps(gpus, indent=2))
+        output.say_json(gpus)
     else:
-        _console().print(tables.gpus(gpus))
+        output.show(tables.gpus(gpus, is_long=options.long), is_wide=options.long)
     return 0
 
 
-def _console() -> Console:
-    """Where there is no terminal there is no width to keep to."""
-    return Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
-
-
 def _top(options: argparse.Namespace) -> int:
-    with _connect(options) as connection, Live(screen=True, auto_refresh=False) as live:
-        while True:
-            live.update(tables.status(connection.ask("status")), refresh=True)
-            time.sleep(options.seconds)
+    with _connect(options) as connection:
+        return top.run(lambda: connection.ask("status"), options.seconds)
 
 
 def _grants(options: argparse.Namespace) -> int:
@@ -297,7 +294,7 @@ def _attach(options: argparse.Namespace) -> int:
             has_doorbell=options.doorbell,
             **given_options(options),
         )
-    print(answer["text"])
+    output.say(answer["text"])
     return 0
 
 
@@ -307,19 +304,19 @@ def _set(options: argparse.Namespace) -> int:
         raise FairGVError(f"nothing to change: give {option_names()}")
     with _connect(options) as connection:
         answer = connection.ask("set", name=options.domain, **changes)
-    print(answer["text"])
+    output.say(answer["text"])
     return 0
 
 
 def _unban(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
-        print(connection.ask("unban", name=options.name)["text"])
+        output.say(connection.ask("unban", name=options.name)["text"])
     return 0
 
 
 def _detach(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
-        print(connection.ask("detach", domain=options.domain)["text"])
+        output.say(connection.ask("detach", domain=options.domain)["text"])
     return 0
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import HandOver
 from backend_host.ipc import Message
+from backend_host.output import say
 from backend_host.sizes import format_time
 
 PERIOD_S = 0.1
@@ -82,9 +83,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def show(ask: Callable[[int], Message], *, is_followed: bool, is_json: bool) -> None:
     """Prints what `ask` answers: of hand-overs after a sequence number. Followed, it ends with KeyboardInterrupt."""
     if not is_json:
-        print(HEAD)
+        say(HEAD, is_flushed=is_followed)
     for told in _followed(ask) if is_followed else ask(0)["hand_overs"]:
-        print(json.dumps(told) if is_json else _line(told), flush=is_followed)
+        say(json.dumps(told) if is_json else _line(told), is_flushed=is_followed)
 
 
 def _followed(ask: Callable[[int], Message]) -> Iterator[Message]:

@@ -1,6 +1,11 @@
-"""The daemon's statistics as tables for people."""
+"""The daemon's statistics as tables for people.
 
-from collections.abc import Iterator, Sequence
+Each fits a terminal of 80 columns: names give way, and what does not fit beside them is in the long table alone. A row is one line.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,34 +16,120 @@ from backend_host.ipc import Message
 from backend_host.sizes import format_size, format_time
 from backend_host.walls.settings import WALLS, Finding
 
+NO_VGPU = "no vGPU yet: fairgv-host attach DOMAIN, or fairgv-run -- PROGRAM"
+NO_CLIENT = "no client"
+_NOTHING = "-"
+_LEAST_NAME = 8
 
-def status(message: Message) -> RenderableType:
+
+@dataclass(frozen=True)
+class Column:
+    """One of a table: `cell` makes its text of an entry. A name may be cut where the line is too short, words and figures are not. `is_long`:
+    it is in the long table alone."""
+
+    head: str
+    cell: Callable[[Message], str]
+    is_name: bool = False
+    is_word: bool = False
+    is_long: bool = False
+
+
+def table(columns: Sequence[Column], entries: Iterable[Message], *, is_long: bool = False) -> Table:
+    """One row an entry."""
+    shown = [column for column in columns if is_long or not column.is_long]
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in shown:
+        if column.is_name:
+            made.add_column(column.head, min_width=min(_LEAST_NAME, len(column.head)))
+        else:
+            made.add_column(column.head, justify="left" if column.is_word else "right", no_wrap=True)
+    for entry in entries:
+        made.add_row(*(printable(column.cell(entry)) for column in shown))
+    return made
+
+
+def _device(entry: Message) -> str:
+    return _NOTHING if entry["gpu_number"] is None else f"{entry['gpu_number']}: {entry['gpu_name']}"
+
+
+def _request(entry: Message) -> str:
+    return f"{entry['request']:g} %" if entry["request"] else _NOTHING
+
+
+def _limit(entry: Message) -> str:
+    return f"{entry['limit']:g} %" if entry["limit"] is not None and entry["limit"] < WHOLE else _NOTHING
+
+
+def _quota(entry: Message) -> str:
+    return format_size(entry["quota_bytes"]) if entry["quota_bytes"] else _NOTHING
+
+
+def _recent(entry: Message, place: int) -> str:
+    return _percent(list(entry["recent_shares"].values())[place])
+
+
+def _when(window: str) -> str:
+    """A window of `recent_shares`: its seconds, or `interval`, between two looks."""
+    return f"the last {window} s" if window.isdigit() else f"the {window}"
+
+
+def _percent(share: float | None) -> str:
+    return _NOTHING if share is None else f"{share:.1%}"
+
+
+def printable(text: str) -> Text:
+    """A cell of one line. Names are others' choice: brackets in them are no markup, and what is no printable character is not sent to a
+    terminal."""
+    return Text("".join(c if c.isprintable() else "?" for c in text), no_wrap=True, overflow="ellipsis")
+
+
+def _folded(text: str) -> Text:
+    """The same, in as many lines as it needs."""
+    return Text("".join(c if c.isprintable() else "?" for c in text))
+
+
+def status(message: Message, *, is_long: bool = False) -> RenderableType:
     """Gpus, vGPUs and clients."""
-    heads = [
-        Text(
-            f"{gpu['name']} ({gpu['kind']}, {format_size(gpu['memory_bytes'])}), policy {gpu['policy']}, "
-            f"slice {format_time(gpu['slice_ns'])}, up {format_time(message['uptime_ns'])}, walls: {_walls(gpu['walls'])}"
-        )
-        for gpu in message["gpus"]
-    ]
-    entries = message["vgpus"]
+    remarks = notes(message)
+    parts: list[RenderableType] = []
+    for gpu in message["gpus"]:
+        parts += [_head(gpu, message["uptime_ns"]), Text(use(gpu))]
     return Group(
-        *heads,
-        vgpus(entries),
-        clients(entries),
-        *held_back(entries),
-        *large_launches(entries),
-        *late_work(entries),
-        *debts(message["debts"]),
+        *parts,
+        Text(""),
+        vgpus(message["vgpus"], is_long=is_long),
+        Text(""),
+        clients(message["vgpus"], is_long=is_long),
+        *([Text(""), *remarks] if remarks else []),
     )
+
+
+def _head(gpu: Message, uptime_ns: int) -> Text:
+    return Text(
+        f"GPU {gpu['number']}: {gpu['name']} ({gpu['kind']}, {format_size(gpu['memory_bytes'])}), policy {gpu['policy']}, "
+        f"slice {format_time(gpu['slice_ns'])}, up {format_time(uptime_ns)}, walls: {_walls(gpu['walls'])}"
+    )
+
+
+def use(gpu: Message) -> str:
+    """How much a Gpu was used lately, and its memory is now."""
+    windows = list(gpu["recent_shares"])
+    shares = [f"{_percent(gpu['recent_shares'][window])} of {_when(window)}" for window in (windows[0], windows[-1])]
+    return f"in use {', '.join(shares)}; {format_size(gpu['used_bytes'])} taken"
+
+
+def notes(message: Message) -> list[Text]:
+    """What there is to say beside the tables, a sentence each."""
+    entries = message["vgpus"]
+    return [*held_back(entries), *large_launches(entries), *late_work(entries), *debts(message["debts"])]
 
 
 def walls(findings: Sequence[Finding]) -> RenderableType:
     """One row a wall that workers are to be behind."""
-    table = Table("wall", "here", "remedy")
+    made = Table("wall", "here", "remedy")
     for finding in findings:
-        _add_row(table, finding.wall, finding.reason or "yes", finding.remedy)
-    return table
+        made.add_row(*map(_folded, (finding.wall, finding.reason or "yes", finding.remedy)))
+    return made
 
 
 def _walls(names: Sequence[str]) -> str:
@@ -46,96 +137,119 @@ def _walls(names: Sequence[str]) -> str:
     return f"all but {', '.join(missing)}" if missing else "all"
 
 
-def gpus(entries: Sequence[Message]) -> RenderableType:
+GPUS = (
+    Column("GPU", lambda gpu: str(gpu["number"])),
+    Column("name", lambda gpu: gpu["name"], is_name=True),
+    Column("UUID", lambda gpu: gpu["uuid"], is_word=True, is_long=True),
+    Column("PCI", lambda gpu: gpu["pci_bus_id"], is_word=True),
+    Column("memory", lambda gpu: format_size(gpu["memory_bytes"])),
+    Column("taken", lambda gpu: format_size(gpu["used_bytes"]), is_long=True),
+    Column("policy", lambda gpu: gpu["policy"], is_word=True),
+    Column("last 60 s", lambda gpu: _recent(gpu, -1)),
+    Column("GPU time", lambda gpu: format_time(gpu["used_ns"]), is_long=True),
+    Column("vGPUs", lambda gpu: ", ".join(gpu["vgpus"]) or "none", is_name=True),
+)
+
+
+def gpus(entries: Sequence[Message], *, is_long: bool = False) -> RenderableType:
     """One row a Gpu."""
-    table = Table("GPU", "name", "UUID", "PCI", "memory", "policy", "GPU time", "vGPUs")
-    for entry in entries:
-        _add_row(
-            table,
-            str(entry["number"]),
-            entry["name"],
-            entry["uuid"],
-            entry["pci_bus_id"],
-            format_size(entry["memory_bytes"]),
-            entry["policy"],
-            format_time(entry["used_ns"]),
-            ", ".join(entry["vgpus"]) or "none",
-        )
-    return table
+    return table(GPUS, entries, is_long=is_long)
 
 
-def vgpus(entries: Sequence[Message]) -> RenderableType:
-    """One row a vGPU."""
+def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:
+    """`windows`: how many seconds each recent share is of."""
+    last = len(windows) - 1
+    recent = [
+        Column(_when(window).removeprefix("the "), partial(_recent, place=place), is_long=0 < place < last)
+        for place, window in enumerate(windows)
+    ]
+    return (
+        Column("vGPU", lambda vgpu: vgpu["name"], is_name=True),
+        Column("kind", lambda vgpu: vgpu["kind"], is_word=True, is_long=True),
+        Column("GPU", lambda vgpu: str(vgpu["gpu_number"])),
+        Column("weight", lambda vgpu: str(vgpu["weight"])),
+        Column("request", _request, is_long=True),
+        Column("limit", _limit, is_long=True),
+        Column("entitled", lambda vgpu: _percent(vgpu["entitled_share"])),
+        *recent,
+        Column("GPU time", lambda vgpu: format_time(vgpu["used_ns"]), is_long=True),
+        Column("since start", lambda vgpu: _percent(vgpu["share"]), is_long=True),
+        Column("memory", lambda vgpu: format_size(vgpu["memory_bytes"])),
+        Column("quota", _quota, is_long=True),
+        Column("region", lambda vgpu: format_size(vgpu["region_bytes"]), is_long=True),
+        Column("turn", lambda vgpu: format_time(vgpu["turn_ns"]), is_long=True),
+        Column("programs", lambda vgpu: str(len(vgpu["clients"]))),
+        Column("so far", lambda vgpu: str(vgpu["totals"]["nr_clients"]), is_long=True),
+    )
+
+
+def vgpus(entries: Sequence[Message], *, is_long: bool = False) -> RenderableType:
+    """One row a vGPU: what it is entitled to among those that are active, and what it got."""
     if not entries:
-        return Text("no vGPU yet: fairgv-host attach DOMAIN, or fairgv-run -- PROGRAM")
-    recent = "last " + ", ".join(f"{window} s" for window in entries[0]["recent_shares"])
-    table = Table(
-        *("vGPU", "kind", "GPU", "weight", "request", "limit", "GPU time", "share", recent),
-        *("memory", "region", "clients"),
-    )
-    for entry in entries:
-        quota = f" of {format_size(entry['quota_bytes'])}" if entry["quota_bytes"] else ""
-        _add_row(
-            table,
-            entry["name"],
-            entry["kind"],
-            str(entry["gpu_number"]),
-            str(entry["weight"]),
-            f"{entry['request']:g} %" if entry["request"] else "-",
-            f"{entry['limit']:g} %" if entry["limit"] < WHOLE else "-",
-            format_time(entry["used_ns"]),
-            f"{entry['share']:.1%}",
-            " ".join(f"{share:.1%}" for share in entry["recent_shares"].values()),
-            format_size(entry["memory_bytes"]) + quota,
-            format_size(entry["region_bytes"]),
-            f"{len(entry['clients'])} of {entry['totals']['nr_clients']}",
-        )
-    return table
+        return Text(NO_VGPU)
+    return table(_vgpu_columns(list(entries[0]["recent_shares"])), entries, is_long=is_long)
 
 
-def clients(entries: Sequence[Message]) -> RenderableType:
+CLIENTS = (
+    Column("vGPU", lambda client: client["vgpu"], is_name=True),
+    Column("program", lambda client: client["program"], is_name=True),
+    Column("worker", lambda client: str(client["worker_pid"])),
+    Column("phase", lambda client: client["phase"], is_word=True, is_long=True),
+    Column("calls", lambda client: str(client["nr_calls"])),
+    Column("round trips", lambda client: str(client["nr_round_trips"]), is_long=True),
+    Column("launches", lambda client: str(client["nr_launches"])),
+    Column("refused", lambda client: str(client["nr_refused"]), is_long=True),
+    Column("to device", lambda client: format_size(client["to_device_bytes"]), is_long=True),
+    Column("back", lambda client: format_size(client["from_device_bytes"]), is_long=True),
+    Column("memory", lambda client: format_size(client["memory_bytes"])),
+    Column("GPU time", lambda client: format_time(client["gpu_ns"])),
+)
+
+
+def clients_of(entries: Sequence[Message]) -> list[Message]:
+    """The guest programs that run now, each with its `vgpu`."""
+    return [{**client, "vgpu": entry["name"]} for entry in entries for client in entry["clients"]]
+
+
+def clients(entries: Sequence[Message], *, is_long: bool = False) -> RenderableType:
     """One row a guest program that runs now."""
-    rows = [(entry["name"], client) for entry in entries for client in entry["clients"]]
-    if not rows:
-        return Text("no client")
-    table = Table(
-        "vGPU",
-        "program",
-        "worker",
-        "calls",
-        "round trips",
-        "launches",
-        "refused",
-        "to device",
-        "back",
-        "memory",
-        "GPU time",
-    )
-    for name, client in rows:
-        _add_row(
-            table,
-            name,
-            client["program"],
-            str(client["worker_pid"]),
-            str(client["nr_calls"]),
-            str(client["nr_round_trips"]),
-            str(client["nr_launches"]),
-            str(client["nr_refused"]),
-            format_size(client["to_device_bytes"]),
-            format_size(client["from_device_bytes"]),
-            format_size(client["memory_bytes"]),
-            format_time(client["gpu_ns"]),
-        )
-    return table
+    rows = clients_of(entries)
+    return client_table(rows, is_long=is_long) if rows else Text(NO_CLIENT)
+
+
+def client_table(rows: Sequence[Message], *, is_long: bool = False) -> RenderableType:
+    """The same, of what `clients_of` found."""
+    return table(CLIENTS, rows, is_long=is_long)
+
+
+LISTED = (
+    Column("name", lambda each: each["name"], is_name=True),
+    Column("kind", lambda each: each["kind"], is_word=True, is_long=True),
+    Column("state", lambda each: each["state"], is_word=True),
+    Column("served", lambda each: "yes" if each["is_served"] else "no", is_word=True),
+    Column("weight", lambda each: _NOTHING if each["weight"] is None else str(each["weight"])),
+    Column("request", _request, is_long=True),
+    Column("limit", _limit, is_long=True),
+    Column("quota", _quota),
+    Column("device", _device, is_name=True),
+)
+
+
+def listed(entries: Sequence[Message], *, is_long: bool = False) -> RenderableType:
+    """One row a vGPU or a domain; below them why those that are not served are not."""
+    if not entries:
+        return Text(NO_VGPU)
+    reasons = [_folded(f"{each['name']}: {each['why_not']}") for each in entries if each["why_not"]]
+    return Group(table(LISTED, entries, is_long=is_long), *([Text(""), *reasons] if reasons else []))
 
 
 def held_back(entries: Sequence[Message]) -> Iterator[Text]:
     """A line for each vGPU whose limit kept its programs from a turn, and for each whose turns went on while others waited."""
     for entry in entries:
         if limited_ns := entry["totals"]["limited_ns"]:
-            yield Text(f"{entry['name']}: held back by its limit for {format_time(limited_ns)}")
+            yield _folded(f"{entry['name']}: held back by its limit for {format_time(limited_ns)}")
         if overuse_ns := entry["totals"]["overuse_ns"]:
-            yield Text(f"{entry['name']}: had {format_time(overuse_ns)} beyond its turns while others waited")
+            yield _folded(f"{entry['name']}: had {format_time(overuse_ns)} beyond its turns while others waited")
 
 
 def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
@@ -144,11 +258,13 @@ def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
     for entry in entries:
         totals = entry["totals"]
         if totals["nr_withdrawn"]:
-            yield Text(f"{entry['name']}: taken off the device {totals['nr_withdrawn']} times in the midst of kernels")
+            yield _folded(
+                f"{entry['name']}: taken off the device {totals['nr_withdrawn']} times in the midst of kernels"
+            )
         if not totals["nr_sliced"] and not totals["whole"]:
             continue
         whole = ", ".join(f"{count} {why}" for why, count in sorted(totals["whole"].items())) or "none"
-        yield Text(
+        yield _folded(
             f"{entry['name']}: {totals['nr_sliced']} large launches in {totals['nr_parts']} parts, "
             f"{totals['nr_variants']} kernels prepared in {format_time(totals['variant_ns'])}; whole: {whole}"
         )
@@ -158,11 +274,11 @@ def late_work(entries: Sequence[Message]) -> Iterator[Text]:
     """What the watchdog and the auditor have to say."""
     for entry in entries:
         if entry["late_ns"]:
-            yield Text(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
+            yield _folded(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
         if entry["nr_timed_out"]:
-            yield Text(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
+            yield _folded(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
         if entry["nr_expelled"]:
-            yield Text(
+            yield _folded(
                 f"{entry['name']}: its programs were ended {entry['nr_expelled']} times, as {entry['expelled_for']}"
             )
 
@@ -171,9 +287,4 @@ def debts(entries: Sequence[Message]) -> Iterator[Text]:
     """A line for each user or domain whose kernels did not end."""
     for entry in entries:
         fate = "banned until fairgv-host unban" if entry["is_banned"] else f"owes {format_time(entry['debt_ns'])}"
-        yield Text(f"{entry['debtor']}: work of it was ended {entry['nr_timed_out']} times; {fate}")
-
-
-def _add_row(table: Table, *cells: str) -> None:
-    """Names are others' choice: brackets in them are no markup, and what is no printable character is not sent to a terminal."""
-    table.add_row(*(Text("".join(c if c.isprintable() else "?" for c in cell)) for cell in cells))
+        yield _folded(f"{entry['debtor']}: work of it was ended {entry['nr_timed_out']} times; {fate}")

@@ -1,74 +1,22 @@
-"""`fairgv-host`: usage, errors in one line, tables that show names as they are. The daemon is a canned answer here."""
+"""`fairgv-host`: usage, errors in one line, what each command prints. The daemon is a canned answer here."""
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from backend_host import tables
 from backend_host.cli import host_command, main
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message, Server, Session
 from backend_host.launching import wait_for_end
-from backend_host.statistics import (
-    ClientStatistics,
-    CoschedulingStatistics,
-    DaemonStatistics,
-    DeviceStatistics,
-    GpuStatistics,
-    Totals,
-    VGpuStatistics,
-)
-
-HOSTILE_NAMES = ["[red]x[/red]", "[/]", "[link=http://x]y", "a\x1b[2Jb", "\\[b]", "a\nb"]
-UUID = "GPU-5c7a0000-0000-0000-0000-000000000000"
-BOOSTED = CoschedulingStatistics("real-time", True, 5, 0)
-CLIENT = ClientStatistics("program", 0, 17, 5, 4, 3, 2, 1024, 2048, 4096, 7, 0)
-
-
-def status_of(name: str = "vm", program: str = "program") -> Message:
-    """What a daemon with one vGPU and one client answers."""
-    client = ClientStatistics(**{**asdict(CLIENT), "program": program})
-    vgpu = VGpuStatistics(
-        name=name,
-        kind="session",
-        gpu_number=0,
-        gpu_uuid=UUID,
-        weight=2,
-        quota_bytes=1 << 30,
-        region_bytes=1 << 28,
-        region_free_bytes=1 << 27,
-        memory_bytes=4096,
-        used_ns=10**9,
-        held_ns=0,
-        share=0.25,
-        nr_grants=3,
-        coscheduling=BOOSTED,
-        totals=Totals(1),
-        clients=(client,),
-    )
-    device = DeviceStatistics("[bold]device[/bold]", "soft", "/lib", "8.0", 4 << 30, 13000, False)
-    gpu = GpuStatistics(
-        **asdict(device),
-        number=0,
-        uuid=UUID,
-        pci_bus_id="0000:f0:00.0",
-        policy="first-come",
-        slice_ns=6_000_000,
-        used_ns=4 * 10**9,
-        walls=("user", "mount"),
-        vgpus=(name,),
-        used_bytes=4096,
-        recent_shares={1: 0.9, 10: 0.8, 60: 0.7},
-    )
-    statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (gpu,), (vgpu,))
-    answer: Message = json.loads(json.dumps(asdict(statistics)))
-    return answer
+from backend_host.listing import Listed
+from tests.backend_host.told import UUID, status_of
 
 
 @pytest.fixture
@@ -87,29 +35,15 @@ def state_dir(tmp_path: Path, answer: Message) -> Iterator[Path]:
     server.stop()
 
 
-def rendered(message: Message) -> str:
-    console = Console(width=200)
-    with console.capture() as capture:
-        console.print(tables.status(message))
-    return capture.get()
-
-
-@pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_names_are_shown_as_they_are(name: str) -> None:
-    shown = "".join(c if c.isprintable() else "?" for c in name)
-    text = rendered(status_of(name=name, program=name))
-    assert text.count(shown) == 3, "as a vGPU, as the vGPU of a program, as a program"
-    assert "[bold]device[/bold]" in text
-    assert "\x1b" not in text
-
-
 def test_status_for_people(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--state-dir", str(state_dir), "status"]) == 0
     output = capsys.readouterr().out
-    assert "25.0%" in output
-    assert "4 KiB of 1 GiB" in output
-    assert "1 of 1" in output
+    assert "66.7%" in output
+    assert "25.0%" not in output, "the share since the start hardly moves after a change"
     assert "…" not in output, "where there is no terminal nothing is cut"
+    assert main(["--state-dir", str(state_dir), "status", "--long"]) == 0
+    output = capsys.readouterr().out
+    assert all(text in output for text in ("since start", "25.0%", "1 GiB"))
 
 
 def test_status_for_programs(state_dir: Path, answer: Message, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,11 +51,26 @@ def test_status_for_programs(state_dir: Path, answer: Message, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out) == answer
 
 
-def test_list(state_dir: Path, answer: Message, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--state-dir", str(state_dir), "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == answer["vgpus"]
-    assert main(["--state-dir", str(state_dir), "list"]) == 0
-    assert "session" in capsys.readouterr().out
+def test_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Message] = []
+    entry = asdict(Listed("vm", "domain", "shut off", is_served=False, why_not="for a reason", weight=2))
+
+    def handle(session: Session, request: Message) -> Message:
+        asked.append(request)
+        return {"entries": [entry], "trouble": "no libvirtd" if request["all"] else ""}
+
+    server = Server(tmp_path / "control.sock", handle)
+    server.start()
+    assert main(["--state-dir", str(tmp_path), "list", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == [entry]
+    assert printed.err == ""
+    assert main(["--state-dir", str(tmp_path), "list", "--all"]) == 0
+    printed = capsys.readouterr()
+    assert "shut off" in printed.out
+    assert printed.err == "fairgv-host: domains that are not served may be missing: no libvirtd\n"
+    assert [request["all"] for request in asked] == [False, True]
+    server.stop()
 
 
 def test_devices(state_dir: Path, answer: Message, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,13 +78,26 @@ def test_devices(state_dir: Path, answer: Message, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out) == answer["gpus"]
     assert main(["--state-dir", str(state_dir), "devices"]) == 0
     output = capsys.readouterr().out
-    assert all(text in output for text in (UUID, "0000:f0:00.0", "[bold]device[/bold]", "4 GiB", "first-come", "vm"))
+    assert all(text in output for text in ("0000:f0:00.0", "[bold]device[/bold]", "4 GiB", "first-come", "vm"))
+    assert main(["--state-dir", str(state_dir), "devices", "--long"]) == 0
+    assert UUID in capsys.readouterr().out
 
 
-def test_nothing_to_show() -> None:
-    empty: Message = {**status_of(), "vgpus": []}
-    assert "fairgv-run" in rendered(empty)
-    assert "no client" in rendered(empty)
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "--json"], ["status", "--long"], ["devices"], ["unban", "a"]]
+)
+def test_output_that_cannot_be_written(tmp_path: Path, answer: Message, command: list[str]) -> None:
+    def handle(session: Session, request: Message) -> Message:
+        return {**answer, "text": "a is forgiven"}
+
+    server = Server(tmp_path / "control.sock", handle)
+    server.start()
+    words = [sys.executable, "-m", "backend_host.cli", "--state-dir", str(tmp_path), *command]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    server.stop()
+    assert ended.returncode == 1
+    assert ended.stderr == "fairgv-host: cannot write to standard output: No space left on device\n"
 
 
 def test_start_refuses_where_a_daemon_runs(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,7 @@ def test_it_is_told(program: Program) -> None:
     entry = program.entry()
     assert (entry["request"], entry["limit"]) == (7.5, LIMIT)
     assert list(entry["recent_shares"]) == ["1", "10", "60"]
-    listed = host_command(program.host.state_dir, "list").stdout
+    listed = host_command(program.host.state_dir, "list", "--long").stdout
     assert "7.5 %" in listed
     assert f"{LIMIT} %" in listed
     assert f"{NAME}: held back by its limit for" in host_command(program.host.state_dir, "status").stdout

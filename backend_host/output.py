@@ -1,0 +1,59 @@
+"""Standard output of `fairgv-host`: tables as wide as the terminal, whole lines where there is none, one sentence when it cannot be written.
+
+Wrong when: a file fills up while something else writes to it, too. What was printed until then stays.
+"""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+
+from backend_host.errors import FairGVError
+
+_ANY_WIDTH = 100_000
+
+
+class OutputError(FairGVError):
+    """What a command had to say cannot be written."""
+
+
+def say(text: str, *, is_flushed: bool = True) -> None:
+    """A line, or several."""
+    with _writing():
+        print(text, flush=is_flushed)
+
+
+def say_json(value: object) -> None:
+    """For programs."""
+    say(json.dumps(value, indent=2))
+
+
+def show(what: RenderableType, *, is_wide: bool = False) -> None:
+    """For people. `is_wide`: no line is cut or folded, however narrow the terminal is; so it is where there is no terminal."""
+    console = Console()
+    if is_wide or not sys.stdout.isatty():
+        options = console.options.update(max_width=_ANY_WIDTH)
+        console = Console(width=max(console.width, Measurement.get(console, options, what).maximum))
+    with _writing():
+        console.print(what)
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        abandon()
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def abandon() -> None:
+    """What is still to be written at the end of the process goes nowhere: it would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

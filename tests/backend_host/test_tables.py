@@ -1,0 +1,138 @@
+"""Tables for people: they fit 80 columns, show names as they are, and have what an operator looks for."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from backend_host import tables
+from backend_host.ipc import Message
+from backend_host.listing import Listed
+from tests.backend_host.told import status_of
+
+HOSTILE_NAMES = ["[red]x[/red]", "[/]", "[link=http://x]y", "a\x1b[2Jb", "\\[b]", "a\nb"]
+WIDTH = 80
+LONG_NAME = "a-name-that-is-as-long-as-names-may-be-which-is-64-letters-in-all"
+MOST = 2**48
+
+
+def rendered(what: RenderableType, width: int = 200) -> str:
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
+
+
+def at_its_widest(message: Message) -> Message:
+    """Every name is long, and every figure has as many digits as it may get."""
+
+    def widened(key: str, value: Any) -> Any:
+        match value:
+            case dict():
+                return {inner: widened(inner, each) for inner, each in value.items()}
+            case list():
+                return [widened(key, each) for each in value]
+            case bool() | None:
+                return value
+            case float():
+                return 0.9999
+            case int():
+                return {"weight": 10_000, "number": 15, "gpu_number": 15}.get(
+                    key, 10**10 if key.startswith("nr_") else MOST
+                )
+        return LONG_NAME if key in ("name", "program", "vgpus") else value
+
+    found: Message = widened("", message)
+    return found
+
+
+def vgpu_of(message: Message, **more: object) -> Message:
+    [vgpu] = message["vgpus"]
+    return {**message, "vgpus": [{**vgpu, **more}]}
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_names_are_shown_as_they_are(name: str) -> None:
+    shown = "".join(c if c.isprintable() else "?" for c in name)
+    message = status_of(name=name, program=name)
+    message["vgpus"][0]["totals"]["limited_ns"] = 10**9
+    text = rendered(tables.status(message))
+    assert text.count(shown) == 4, "as a vGPU, as the vGPU of a program, as a program, in a sentence"
+    assert "[bold]device[/bold]" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_no_table_is_wider_than_a_terminal(is_wide: bool) -> None:
+    message = at_its_widest(status_of()) if is_wide else status_of()
+    listed = [
+        asdict(
+            Listed(LONG_NAME, "domain", "pmsuspended", False, 30 * "why ", 10_000, MOST, 99.9, 99.9, "", 15, "x" * 30)
+        )
+    ]
+    shown = [
+        tables.vgpus(message["vgpus"]),
+        tables.clients(message["vgpus"]),
+        tables.gpus(message["gpus"]),
+        tables.listed(listed),
+        tables.status(message),
+    ]
+    for each in shown:
+        lines = rendered(each, WIDTH).splitlines()
+        assert max(map(len, lines)) <= WIDTH
+    for each in shown[:3]:
+        head, *rows = rendered(each, WIDTH).splitlines()
+        assert len(rows) == 1, "a row is one line"
+        assert "…" not in head
+
+
+def test_figures_are_never_cut() -> None:
+    row = rendered(tables.vgpus(at_its_widest(status_of())["vgpus"]), WIDTH).splitlines()[1]
+    assert row.split()[1:] == ["15", "10000", "100.0%", "100.0%", "100.0%", "256", "TiB", "1"]
+    assert row.startswith("a-name-"), "what is left of a name tells it from others"
+
+
+def test_the_table_has_what_was_lately_and_the_long_one_what_was_ever() -> None:
+    entries = status_of()["vgpus"]
+    head, row = rendered(tables.vgpus(entries)).splitlines()
+    assert head.split("  ")[0] == "vGPU"
+    assert all(text in head for text in ("entitled", "last 1 s", "last 60 s", "programs"))
+    assert row.split() == ["vm", "0", "2", "66.7%", "50.0%", "30.0%", "4", "KiB", "1"]
+    head, row = rendered(tables.vgpus(entries, is_long=True), 400).splitlines()
+    assert all(text in head for text in ("last 10 s", "since start", "GPU time", "quota", "limit"))
+    assert all(text in row for text in ("40.0%", "25.0%", "1 s", "1 GiB"))
+
+
+def test_one_that_is_not_active_is_entitled_to_nothing_now() -> None:
+    row = rendered(tables.vgpus(vgpu_of(status_of(), entitled_share=None)["vgpus"])).splitlines()[1]
+    assert row.split()[3] == "-"
+
+
+def test_how_much_each_gpu_was_used() -> None:
+    assert "in use 90.0% of the last 1 s, 70.0% of the last 60 s; 4 KiB taken" in rendered(tables.status(status_of()))
+
+
+def test_why_a_domain_is_not_served() -> None:
+    why = (
+        "its definition names a region that another domain has, too: give each a name of its own, and define them anew"
+    )
+    entries = [
+        asdict(Listed("db", "domain", "shut off", is_served=False, why_not=why)),
+        asdict(Listed("web", "domain", "running", True, "", 2, 4 << 30, 0.0, 50.0, "", 1, "NVIDIA H100 80GB HBM3")),
+    ]
+    text = rendered(tables.listed(entries), WIDTH)
+    rows = [line.split() for line in text.splitlines()]
+    assert rows[0] == ["name", "state", "served", "weight", "quota", "device"]
+    assert rows[1] == ["db", "shut", "off", "no", "-", "-", "-"]
+    assert rows[2] == ["web", "running", "yes", "2", "4", "GiB", "1:", "NVIDIA", "H100", "80GB", "HBM3"]
+    assert " ".join(f"db: {why}".split()) in " ".join(text.split())
+    assert "50 %" in rendered(tables.listed(entries, is_long=True))
+
+
+def test_nothing_to_show() -> None:
+    empty: Message = {**status_of(), "vgpus": []}
+    text = rendered(tables.status(empty))
+    assert "fairgv-run" in text
+    assert "no client" in text
+    assert "fairgv-run" in rendered(tables.listed([]))
