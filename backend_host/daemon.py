@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
 from backend_host import hand_overs
@@ -28,6 +28,7 @@ from backend_host.entitlement import Changes, Entitlement, EntitlementError, rea
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message, Server, Session
 from backend_host.listing import UNKNOWN, listing
+from backend_host.refusals import check_join, check_memory
 from backend_host.state_dir import make_state_dir
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
@@ -208,11 +209,16 @@ class Daemon:
         return hand_overs.answer(gpu.page, self._vgpus.names(gpu), int(request.get("after", 0)))
 
     def _open(self, session: Session, request: Message) -> Message:
-        region_bytes = int(request.get("region_bytes") or region_bytes_of_commands(self._config))
+        said, said_bytes = _changes(request), int(request.get("region_bytes") or 0)
+        region_bytes = said_bytes or region_bytes_of_commands(self._config)
         check_region_bytes(region_bytes)
         name = request.get("name")
         vgpu = self._vgpus.open_session(
-            str(name) if name else None, self._entitlement(request), region_bytes, session.uid
+            None if name is None else str(name),
+            self._config.vgpu.changed(said),
+            region_bytes,
+            session.uid,
+            lambda vgpu: check_join(vgpu, said, said_bytes, self._gpus),
         )
         session.at_end(lambda: self._vgpus.close_session(vgpu))
         session.send_fd = vgpu.region.fileno()
@@ -233,14 +239,35 @@ class Daemon:
 
     def _detach(self, session: Session, request: Message) -> Message:
         self._owner_only(session)
-        return self._domains.detach(str(request["domain"]))
+        name = str(request["domain"])
+        vgpu = self._vgpus.find(name)
+        if vgpu is not None and vgpu.kind == "session":
+            raise RefusedError(f"{name} is a vGPU of fairgv-run, and goes with its last program")
+        with self._nobody_blamed(name):
+            return self._domains.detach(name)
+
+    @contextlib.contextmanager
+    def _nobody_blamed(self, name: str) -> Iterator[None]:
+        """What libvirt says of a domain. Where no vGPU has that name, that is said first: libvirt may be away, or not be there at all."""
+        try:
+            yield
+        except VmError as error:
+            if self._vgpus.find(name) is not None:
+                raise
+            raise RefusedError(
+                f"there is no vGPU called {name}; see: fairgv-host list (looking for a domain of that name: {error})"
+            ) from error
 
     def _set(self, session: Session, request: Message) -> Message:
         self._owner_only(session)
         name = str(request["name"])
         changes = _changes({key: value for key, value in request.items() if value is not None}, is_new=False)
-        if not self._vgpus.has_session(name):
-            return self._domains.change(name, changes)
+        vgpu = self._vgpus.find(name)
+        if vgpu is not None:
+            check_memory(vgpu, changes)
+        if vgpu is None or vgpu.kind != "session":
+            with self._nobody_blamed(name):
+                return self._domains.change(name, changes)
         self._vgpus.change(name, changes)
         return {"text": f"{name} is changed until its last program ends"}
 

@@ -47,19 +47,29 @@ class VGpuRegistry:
         self.debts = Debts()
         self._lock = threading.Lock()
 
-    def open_session(self, name: str | None, entitlement: Entitlement, region_bytes: int, uid: int) -> VGpu:
-        """A vGPU for a command of user `uid`; joining one of the same name and user shares it. RefusedError says why not."""
+    def open_session(
+        self,
+        name: str | None,
+        entitlement: Entitlement,
+        region_bytes: int,
+        uid: int,
+        check_join: Callable[[VGpu], None] = lambda _: None,
+    ) -> VGpu:
+        """A vGPU for a command of user `uid`; joining one of the same name and user shares it, which `check_join` may refuse. RefusedError says
+        why not."""
         if name is not None and _NAME.fullmatch(name) is None:
             raise RefusedError(f"{name!r} is no name for a vGPU; use letters, digits, '.', '_', '-', at most 64")
         with self._lock:
-            vgpu = self._vgpus.get(name) if name else None
+            vgpu = self._vgpus.get(name) if name is not None else None
             if vgpu is None:
-                name = name or self._new_name()
+                name = self._new_name() if name is None else name
                 memory = sealed_memory(name, region_bytes)
                 vgpu = self._create(name, "session", entitlement, memory, uid, Wake.FUTEX)
                 vgpu.gpu.coscheduler.add_user(vgpu.index, name, uid)
             elif vgpu.kind != "session" or vgpu.uid != uid:
                 raise RefusedError(f"the vGPU {name} belongs to somebody else")
+            else:
+                check_join(vgpu)
             vgpu.nr_users += 1
             return vgpu
 
@@ -131,11 +141,10 @@ class VGpuRegistry:
         with self._lock:
             return frozenset(name for name, vgpu in self._vgpus.items() if self.debts.is_banned(vgpu.debtor))
 
-    def has_session(self, name: str) -> bool:
-        """Whether a command of this host, and no domain, has a vGPU of this name."""
+    def find(self, name: str) -> VGpu | None:
+        """The one of this name, for a look at it: it may be gone a moment later."""
         with self._lock:
-            vgpu = self._vgpus.get(name)
-            return vgpu is not None and vgpu.kind == "session"
+            return self._vgpus.get(name)
 
     def change(self, name: str, changes: Changes) -> None:
         """Another entitlement for one that runs. RefusedError when it is not there.

@@ -10,6 +10,7 @@ import pytest
 
 from backend_host.caretaker import Caretaker
 from backend_host.config import Config
+from backend_host.debts import BAN_AFTER
 from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.device.gpu import Gpu, serving
 from backend_host.devices import Device, probe, with_quota
@@ -117,6 +118,16 @@ def test_weight_and_quota_change_while_it_runs(registry: VGpuRegistry, page: Con
         registry.change("b", {"weight": 1})
 
 
+def test_whose_user_is_banned(registry: VGpuRegistry) -> None:
+    for name, uid in (("a", ME), ("b", ME + 1)):
+        registry.open_session(name, PLAIN, REGION_BYTES, uid)
+    for _ in range(BAN_AFTER - 1):
+        registry.debts.add(f"user {ME}", 1, 0)
+    assert registry.banned() == frozenset()
+    registry.debts.add(f"user {ME}", 1, 0)
+    assert registry.banned() == {"a"}
+
+
 def test_what_somebody_else_has_is_refused(registry: VGpuRegistry) -> None:
     registry.open_session("a", PLAIN, REGION_BYTES, ME)
     with pytest.raises(RefusedError, match="somebody else"):
@@ -125,9 +136,6 @@ def test_what_somebody_else_has_is_refused(registry: VGpuRegistry) -> None:
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a/b", "../a", "a\n", "[red]", "x" * 65, "ä"])
 def test_names_that_are_none(registry: VGpuRegistry, name: str) -> None:
-    if name == "":
-        assert registry.open_session(name or None, PLAIN, REGION_BYTES, ME).name.startswith("run-")
-        return
     with pytest.raises(RefusedError, match="no name"):
         registry.open_session(name, PLAIN, REGION_BYTES, ME)
 
