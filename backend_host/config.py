@@ -85,6 +85,8 @@ class Config:
     """Which domains are served: `all` whose definition has the device, or those `attached` by command only."""
     is_private: bool = False
     """Ends with the command that started it, and removes its state directory: what `fairgv-run` starts when no daemon runs."""
+    goes_around: bool = False
+    """A private daemon's: it serves a device that another daemon serves, too, whose shares do not hold for it."""
 
     def to_json(self) -> str:
         """For the daemon's own process."""
@@ -122,7 +124,7 @@ MAX_REGION_BYTES = 64 << 30
 MAX_PINNED_BYTES = 1 << 40
 _SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
-_NOT_IN_FILES = {"slice_ns", "is_private"}
+_NOT_IN_FILES = {"slice_ns", "is_private", "goes_around"}
 _ENTITLEMENT = "vgpu"
 _LIMITS = "limits"
 _WALLS = "walls"

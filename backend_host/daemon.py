@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
-from backend_host import hand_overs
+from backend_host import hand_overs, served
 from backend_host.config import BY_DEVICE, Config, check_region_bytes, region_bytes_of_commands
 from backend_host.device.gpu import Gpu, find, serving
 from backend_host.devices import Device, check_walls, choose
@@ -96,6 +96,7 @@ class Daemon:
             devices, sentence = choose(self._config)
             log.info("%s", sentence)
             check_walls(devices, self._config)
+            self._show_or_look(devices, stack)
             self._start_parts(devices, stack)
             stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
             if self._stop.is_set():
@@ -106,6 +107,17 @@ class Daemon:
                 on_ready.when_gone(self._stop.set)
             self._stop.wait()
             log.info("stopping")
+
+    def _show_or_look(self, devices: Sequence[Device], stack: contextlib.ExitStack) -> None:
+        """A daemon that serves whoever comes is known to all of this host; a private one serves no device of such a one unasked."""
+        if self._config.is_private:
+            if not self._config.goes_around:
+                served.check_free(devices)
+            return
+        for device in devices:
+            for pid in served.servers(device):
+                log.warning("process %d is a daemon that serves %s, too: neither knows of the other", pid, device.name)
+        stack.enter_context(served.announced(devices))
 
     def _start_parts(self, devices: Sequence[Device], stack: contextlib.ExitStack) -> None:
         config = self._config

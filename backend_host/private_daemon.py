@@ -11,12 +11,13 @@ from backend_host.launching import launch, wait_for_end, wait_for_start
 
 
 @contextlib.contextmanager
-def private_daemon(device: str) -> Iterator[Path]:
-    """It ends when the socket to it is closed, even by our sudden death, and takes its directory away."""
+def private_daemon(device: str, *, goes_around: bool) -> Iterator[Path]:
+    """It ends when the socket to it is closed, even by our sudden death, and takes its directory away. `goes_around`: it may serve a device
+    that another daemon serves."""
     with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
         state_dir = Path(directory)
         state_dir.chmod(0o711)  # workers of another user pass through
-        config = load_config(None, state_dir=state_dir, device=device, is_private=True)
+        config = load_config(None, state_dir=state_dir, device=device, is_private=True, goes_around=goes_around)
         pid, other_end = launch(config)
         with contextlib.ExitStack() as stack:
             stack.callback(wait_for_end, pid)

@@ -1,7 +1,8 @@
 """`fairgv-run`: a program of this host as a guest. Same library, same rings, no virtual machine.
 
 It opens a vGPU at the daemon, points the program's loader at our library, and stays until the program ends; the vGPU goes with it. Where no
-daemon runs it starts a private one for the time of the program.
+daemon runs it says so and starts a private one for the time of the program; on a device that another daemon serves it does so with --private
+alone.
 
 Signals: what a person sends to this process goes to the program; what the terminal sends (Ctrl-C) the program has had from it already.
 They are taken one by one, blocked, so that none is lost while the program starts or ends. SIGKILL cannot be passed on: the kernel kills the
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         _parser().error("no program given: fairgv-run -- PROGRAM ARGS")
+    if options.private and options.state_dir is not None:
+        _parser().error("--private is a daemon of its own, and --state-dir says which other one: give one of them")
     try:
         with _connection(options) as connection:
             vgpu = connection.ask("open", name=options.vgpu, region_bytes=options.region, **given_options(options))
@@ -90,7 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--state-dir", type=Path, help="which daemon (default: the system's; a private one when none runs)"
     )
-    parser.add_argument("--device", choices=DEVICE_KINDS, default="auto", help="for a private daemon only")
+    parser.add_argument("--device", choices=DEVICE_KINDS, help="of a private daemon (default: auto)")
+    parser.add_argument(
+        "--private",
+        action="store_true",
+        help="by a daemon for this program alone, whichever others run, and without a word; beside their vGPUs no weight holds",
+    )
     parser.add_argument(
         "--trace",
         type=Path,
@@ -105,19 +113,44 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def _connection(options: argparse.Namespace) -> Iterator[Connection]:
-    state_dir = options.state_dir or default_state_dir()
-    try:
-        connection = Connection(state_dir / "control.sock")
-    except DaemonNotRunningError:
-        if options.state_dir is not None:
-            raise
-        from backend_host.private_daemon import private_daemon  # noqa: PLC0415 - rare, and costs what a small program does
-
-        with private_daemon(options.device) as private_dir, Connection(private_dir / "control.sock") as connection:
+    connection, reason = _system_connection(options)
+    if connection is not None:
+        with connection:
             yield connection
         return
-    with connection:
+    from backend_host.private_daemon import private_daemon  # noqa: PLC0415 - rare, and costs what a small program does
+
+    with (
+        private_daemon(options.device or "auto", goes_around=options.private) as private_dir,
+        Connection(private_dir / "control.sock") as connection,
+    ):
+        if reason:
+            print(
+                f"fairgv-run: {reason}. A private one serves this program alone, by no weights (--private: without this line)",
+                file=sys.stderr,
+            )
         yield connection
+
+
+def _system_connection(options: argparse.Namespace) -> tuple[Connection | None, str]:
+    """To the daemon that serves whoever comes, or none, and why."""
+    if options.private:
+        return None, ""
+    socket_path = (options.state_dir or default_state_dir()) / "control.sock"
+    try:
+        connection = Connection(socket_path)
+    except DaemonNotRunningError as error:
+        if options.state_dir is not None:
+            raise
+        return None, str(error)
+    if options.device not in (None, "auto"):
+        kind = connection.ask("status")["device"]["kind"]
+        if kind != options.device:
+            connection.close()
+            raise FairGVError(
+                f"--device {options.device}: the daemon on {socket_path} serves the device {kind}; leave the option out, or add --private"
+            )
+    return connection, ""
 
 
 @contextlib.contextmanager

@@ -140,12 +140,17 @@ def root_of_worker(kind: str, library: str, pci_bus_id: str, environment: Mappin
     return root
 
 
+def softgpu_state(environment: Mapping[str, str]) -> str:
+    """What the names of the files begin with that softgpu's processes share."""
+    return environment.get("FAIRGV_SOFTGPU_STATE") or _SOFTGPU_STATE
+
+
 def _add_softgpu(root: Root, environment: Mapping[str, str]) -> None:
     root.read(PACKAGE_ROOT / "build" / "softgpu")
     compiler = environment.get("FAIRGV_SOFTGPU_COMPILER", "").split()[:1]
     root.read(*(word for word in compiler if word.startswith("/")))
     root.read(*filter(None, (shutil.which(tool) for tool in _SOFTGPU_TOOLS)))
-    prefix = environment.get("FAIRGV_SOFTGPU_STATE") or _SOFTGPU_STATE
+    prefix = softgpu_state(environment)
     for number in range(int(environment.get("FAIRGV_SOFTGPU_DEVICES") or 1)):
         path = f"{prefix}.{number}"
         _make_state(path)

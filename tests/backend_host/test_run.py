@@ -13,7 +13,7 @@ import pytest
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.ipc import Connection
 from tests.children import is_there, running
-from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
+from tests.end_to_end.host import PROGRAMS, Host, own_device, start_host, stop_host, wait_until
 
 COUNTER = """
 import os, signal, sys
@@ -189,15 +189,16 @@ def test_what_a_killed_program_had_started_loses_its_gpu(host: Host, tmp_path: P
 
 
 class Private:
-    """Commands with a daemon of their own, whose directories are all below `place`."""
+    """Commands with a daemon of their own, whose directories are all below `place`. `device`: where softgpu keeps what its processes share."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, device: Path) -> None:
         self.place = place
-        self.environment = {**os.environ, "TMPDIR": str(place), "PYTHONPATH": str(PACKAGE_ROOT)}
+        mine = {"TMPDIR": str(place), "FAIRGV_SOFTGPU_STATE": str(device), "PYTHONPATH": str(PACKAGE_ROOT)}
+        self.environment = {**os.environ, **mine}
 
-    def start(self, *program: str, device: str = "soft") -> subprocess.Popen[str]:
+    def start(self, *program: str, device: str = "soft", options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", PRIVATE, "--device", device, "--", *program],
+            [sys.executable, "-c", PRIVATE, "--device", device, *options, "--", *program],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -222,8 +223,8 @@ class Private:
 
 
 @pytest.fixture
-def private(tmp_path: Path) -> Private:
-    return Private(tmp_path)
+def private(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Private:
+    return Private(tmp_path, tmp_path_factory.mktemp("device") / "device")
 
 
 def test_a_private_daemon_serves_and_goes(private: Private) -> None:
@@ -232,6 +233,44 @@ def test_a_private_daemon_serves_and_goes(private: Private) -> None:
     assert child.returncode == 0, output + errors
     assert private.processes() == []
     assert list(private.place.iterdir()) == []
+    assert errors == (
+        "fairgv-run: no daemon listens on /nowhere/control.sock; start one with: fairgv-host start. A private one serves this program alone, "
+        "by no weights (--private: without this line)\n"
+    )
+
+
+def test_a_private_daemon_that_was_asked_for_is_no_news(private: Private) -> None:
+    child = private.start("/bin/true", options=("--private",))
+    _, errors = child.communicate(timeout=60)
+    assert (child.returncode, errors) == (0, "")
+
+
+def test_a_private_daemon_goes_around_another_one_only_when_asked(host: Host, private: Private) -> None:
+    private.environment.update(own_device(host.state_dir))
+    child = private.start("/bin/true")
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert len(errors.splitlines()) == 1
+    assert "FairGV softgpu is served by the daemon of" in errors
+    assert f"(process {host.status()['pid']})" in errors
+    assert "--private" in errors
+    private.assert_nothing_is_left()
+    child = private.start(str(PROGRAMS / "vector_add"), options=("--private",))
+    output, errors = child.communicate(timeout=60)
+    assert (child.returncode, errors) == (0, ""), output
+
+
+def test_the_device_of_a_daemon_that_runs_is_what_it_is(host: Host) -> None:
+    refused = host.guest("/bin/true", options=("--device", "cuda"))
+    assert refused.returncode == 1
+    assert f"the daemon on {host.state_dir}/control.sock serves the device soft" in refused.stderr
+    assert "--private" in refused.stderr
+    for device in ("soft", "auto"):
+        assert host.guest("/bin/true", options=("--device", device)).returncode == 0
+
+
+def test_a_daemon_of_ones_own_and_another_one_exclude_each_other(host: Host) -> None:
+    assert host.guest("/bin/true", options=("--private",)).returncode == 2
 
 
 def test_a_private_daemon_goes_when_its_command_was_killed(private: Private) -> None:

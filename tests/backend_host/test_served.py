@@ -1,0 +1,63 @@
+"""Which devices daemons serve: whoever runs one is seen by all others, and only for as long."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend_host.config import Config
+from backend_host.devices import Device, probe
+from backend_host.errors import DaemonRunningError
+from backend_host.served import announced, check_free, servers
+from tests.children import running
+
+SERVE = """
+import sys
+from backend_host.devices import probe
+from backend_host.served import announced
+with announced(probe("soft", sys.argv[1])):
+    print("serving", flush=True)
+    sys.stdin.read()
+"""
+OTHERS = "GPU-5c7a0000-0000-0000-0000-000000000000"
+
+
+@pytest.fixture
+def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
+    monkeypatch.setenv("FAIRGV_SOFTGPU_STATE", str(tmp_path / "device"))
+    [device] = probe("soft", Config().softgpu_library)
+    return device
+
+
+def test_a_device_that_is_served(device: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert servers(device) == []
+    check_free([device])
+    with running(
+        [sys.executable, "-c", SERVE, Config().softgpu_library], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "serving\n"
+        assert servers(device) == [child.pid]
+        with pytest.raises(DaemonRunningError, match=f"process {child.pid}.* --private"):
+            check_free([device])
+        assert servers(dataclasses.replace(device, ordinal=1)) == []
+        assert servers(dataclasses.replace(device, kind="cuda", uuid=OTHERS)) == []
+        with monkeypatch.context() as other:
+            other.setenv("FAIRGV_SOFTGPU_STATE", str(tmp_path / "another"))
+            check_free([device])
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    assert servers(device) == [], "it goes with its process, however that ends"
+
+
+def test_several_may_serve_and_none_sees_itself(device: Device) -> None:
+    cuda = dataclasses.replace(device, kind="cuda", uuid=OTHERS)
+    with announced([device, cuda]):
+        assert servers(device) == servers(cuda) == []
+        check_free([device, cuda])
+    with announced([device]):
+        pass
