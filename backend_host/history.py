@@ -2,7 +2,8 @@
 
 GPU time is noted now and then with the moment, and kept for the longest window.
 
-Wrong when: nobody notes anything for a while. A window then begins at the note before it, and is that much longer than it says.
+Wrong when: nobody notes anything for a while. A window then begins at the note before it, and is that much longer than it says. And when work
+takes longer than a window: it is charged as it ends, all at once, so that a share may be above 1.
 """
 
 from bisect import bisect_right

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +22,7 @@ NO_VGPU = "no vGPU yet: fairgv-host attach DOMAIN, or fairgv-run -- PROGRAM"
 NO_CLIENT = "no client"
 _NOTHING = "-"
 _LEAST_NAME = 8
+_GAP = 2
 
 
 @dataclass(frozen=True)
@@ -34,18 +37,52 @@ class Column:
     is_long: bool = False
 
 
-def table(columns: Sequence[Column], entries: Iterable[Message], *, is_long: bool = False) -> Table:
+@dataclass(frozen=True)
+class _Fitting:
+    """A table as wide as the line. Names give way down to a few letters, then columns do, from the right."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self._first(len(self.columns)))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        nr = len(self.columns)
+        while nr > 1 and self._least(nr) > options.max_width:
+            nr -= 1
+        yield self._first(nr)
+
+    def _least(self, nr: int) -> int:
+        """How wide the first so many columns are when names have given way."""
+        widths = [max(cell_len(row[place]) for row in (self._heads, *self.rows)) for place in range(nr)]
+        for place, column in enumerate(self.columns[:nr]):
+            if column.is_name:
+                widths[place] = min(widths[place], max(len(column.head), _LEAST_NAME))
+        return sum(widths) + _GAP * (nr - 1)
+
+    @property
+    def _heads(self) -> list[str]:
+        return [column.head for column in self.columns]
+
+    def _first(self, nr: int) -> Table:
+        made = _plain_table()
+        for column in self.columns[:nr]:
+            is_left = column.is_name or column.is_word
+            made.add_column(column.head, justify="left" if is_left else "right", no_wrap=not column.is_name)
+        for row in self.rows:
+            made.add_row(*map(printable, row[:nr]))
+        return made
+
+
+def _plain_table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+
+
+def table(columns: Sequence[Column], entries: Iterable[Message], *, is_long: bool = False) -> RenderableType:
     """One row an entry."""
     shown = [column for column in columns if is_long or not column.is_long]
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in shown:
-        if column.is_name:
-            made.add_column(column.head, min_width=min(_LEAST_NAME, len(column.head)))
-        else:
-            made.add_column(column.head, justify="left" if column.is_word else "right", no_wrap=True)
-    for entry in entries:
-        made.add_row(*(printable(column.cell(entry)) for column in shown))
-    return made
+    return _Fitting(shown, [[column.cell(entry) for column in shown] for entry in entries])
 
 
 def _device(entry: Message) -> str:
@@ -126,7 +163,9 @@ def notes(message: Message) -> list[Text]:
 
 def walls(findings: Sequence[Finding]) -> RenderableType:
     """One row a wall that workers are to be behind."""
-    made = Table("wall", "here", "remedy")
+    made = _plain_table()
+    for head in ("wall", "here", "remedy"):
+        made.add_column(head)
     for finding in findings:
         made.add_row(*map(_folded, (finding.wall, finding.reason or "yes", finding.remedy)))
     return made

@@ -1,5 +1,6 @@
 """Tables for people: they fit 80 columns, show names as they are, and have what an operator looks for."""
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +23,10 @@ def rendered(what: RenderableType, width: int = 200) -> str:
     with console.capture() as capture:
         console.print(what)
     return capture.get()
+
+
+def heads(table: RenderableType, width: int) -> list[str]:
+    return re.split(r"\s{2,}", rendered(table, width).splitlines()[0].strip())
 
 
 def at_its_widest(message: Message) -> Message:
@@ -85,6 +90,17 @@ def test_no_table_is_wider_than_a_terminal(is_wide: bool) -> None:
         head, *rows = rendered(each, WIDTH).splitlines()
         assert len(rows) == 1, "a row is one line"
         assert "…" not in head
+
+
+@pytest.mark.parametrize("width", [76, 60, 40, 20])
+def test_columns_give_way_before_names_are_gone(width: int) -> None:
+    message = at_its_widest(status_of())
+    for each in (tables.vgpus(message["vgpus"]), tables.clients(message["vgpus"]), tables.gpus(message["gpus"])):
+        head, row = rendered(each, width).splitlines()
+        assert len(head) <= width and len(row) <= width
+        assert "a-name-" in row
+    columns = [heads(tables.vgpus(message["vgpus"]), each) for each in (width, 200)]
+    assert columns[0] == columns[1][: len(columns[0])], "from the right"
 
 
 def test_figures_are_never_cut() -> None:
