@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; exit status 0, 1 for an error told in one line, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        output.finish()
+        return status
     except FairGVError as error:
         print(f"fairgv-host: {error}", file=sys.stderr)
         return 1

@@ -21,10 +21,16 @@ class OutputError(FairGVError):
     """What a command had to say cannot be written."""
 
 
-def say(text: str, *, is_flushed: bool = True) -> None:
-    """A line, or several."""
+def say(text: str, *, is_flushed: bool = False) -> None:
+    """A line, or several; `is_flushed`: at once."""
     with _writing():
         print(text, flush=is_flushed)
+
+
+def finish() -> None:
+    """Whatever was said is written now, or OutputError tells."""
+    with _writing():
+        sys.stdout.flush()
 
 
 def say_json(value: object) -> None:
@@ -40,7 +46,6 @@ def show(what: RenderableType, *, is_wide: bool = False) -> None:
         console = Console(width=max(console.width, Measurement.get(console, options, what).maximum))
     with _writing():
         console.print(what)
-        sys.stdout.flush()
 
 
 @contextlib.contextmanager

@@ -84,11 +84,11 @@ def test_devices(state_dir: Path, answer: Message, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    "command", [["status"], ["status", "--json"], ["status", "--long"], ["devices"], ["unban", "a"]]
+    "command", [["status"], ["status", "--json"], ["status", "--long"], ["devices"], ["grants"], ["unban", "a"]]
 )
 def test_output_that_cannot_be_written(tmp_path: Path, answer: Message, command: list[str]) -> None:
     def handle(session: Session, request: Message) -> Message:
-        return {**answer, "text": "a is forgiven"}
+        return {**answer, "text": "a is forgiven", "hand_overs": []}
 
     server = Server(tmp_path / "control.sock", handle)
     server.start()
