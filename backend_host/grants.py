@@ -21,6 +21,7 @@ from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import Grant, VgpuReading, charges
 from backend_host.entitlement import WHOLE, Entitlement
+from backend_host.fairness import Fairness, Received
 from backend_host.history import UseHistory
 from scheduler.first_come import FirstCome
 from scheduler.policy import Bounded, Policy, Standing
@@ -69,6 +70,7 @@ class GrantKeeper:
         """Charged for what it owes: what it then charges itself is not charged again, up to that."""
         self._looked_ns = 0
         self._history = UseHistory()
+        self._fairness = Fairness()
         self._lock = threading.Lock()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
@@ -102,6 +104,7 @@ class GrantKeeper:
             self._owed.pop(vgpu, None)
             self._advanced.pop(vgpu, None)
             self._history.begin(vgpu, time.monotonic_ns())
+            self._fairness.begin(vgpu, time.monotonic_ns())
             self._guarded(lambda: self._tell_joined(vgpu, entitlement, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
@@ -133,6 +136,11 @@ class GrantKeeper:
         with self._lock:
             return self._history.shares(vgpu, time.monotonic_ns(), used_ns)
 
+    def received(self, vgpu: int) -> Received:
+        """What it got of what was due to it in the last minute."""
+        with self._lock:
+            return self._fairness.received(vgpu)
+
     def turn_ns(self, vgpu: int) -> int:
         """How long its turns may last while others wait."""
         with self._lock:
@@ -145,6 +153,7 @@ class GrantKeeper:
             self._entitlements.pop(vgpu, None)
             self._waiting.discard(vgpu)
             self._history.end(vgpu)
+            self._fairness.end(vgpu)
             self._page.set_standing(vgpu, math.inf, 0, charged_ns=0)
             self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
 
@@ -219,6 +228,7 @@ class GrantKeeper:
             self._policy.charged(account.vgpu, used.pop(account.vgpu), moment_ns)
         self._accounts = accounts
         self._history.note(now_ns, {account.vgpu: account.used_ns for account in accounts})
+        self._fairness.look(now_ns, accounts, self._active, self._entitlements)
         for vgpu, used_ns in used.items():
             if used_ns:
                 self._policy.charged(vgpu, used_ns, now_ns)

@@ -270,20 +270,22 @@ class VGpuRegistry:
         with self._lock:
             return {vgpu.index: vgpu.name for vgpu in self._vgpus.values() if vgpu.gpu is gpu}
 
-    def statistics(self) -> tuple[VGpuStatistics, ...]:
-        """One entry for each vGPU, in the order of their creation. The lock keeps their regions mapped and their totals whole."""
+    def statistics(self, heap_age_ns: int = 0) -> tuple[VGpuStatistics, ...]:
+        """One entry for each vGPU, in the order of their creation. The lock keeps their regions mapped and their totals whole. `heap_age_ns`:
+        how old what is told of heaps may be, since to count takes long."""
         with self._lock:
-            charged_ns = {gpu.number: gpu.charged_ns() for gpu in self._gpus}
+            accounts = {gpu: {account.vgpu: account for account in gpu.page.vgpus()} for gpu in self._gpus}
+            used_ns = {gpu: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus}
             return tuple(
-                vgpu.statistics(account, charged_ns[vgpu.gpu.number], self._limits)
+                vgpu.statistics(account, used_ns[vgpu.gpu], self._limits, heap_age_ns)
                 for vgpu in self._vgpus.values()
-                if (account := vgpu.gpu.page.vgpu(vgpu.index)) is not None
+                if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None
             )
 
     def gpu_statistics(self) -> tuple[GpuStatistics, ...]:
         """One entry for each Gpu."""
         with self._lock:
-            return tuple(gpu.statistics([vgpu.name for vgpu in self._on(gpu)]) for gpu in self._gpus)
+            return tuple(gpu.statistics({vgpu.index: vgpu.name for vgpu in self._on(gpu)}) for gpu in self._gpus)
 
     def _on(self, gpu: Gpu) -> list[VGpu]:
         """Those on this Gpu, with the lock held."""

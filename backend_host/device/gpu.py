@@ -7,7 +7,7 @@ Wrong when: one program is to use several. A guest sees its own Gpu alone, as de
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend_host.budgets import Budgets
@@ -16,9 +16,11 @@ from backend_host.coscheduling import Coscheduler
 from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
+from backend_host.device.readings import VgpuReading
 from backend_host.devices import Device, kernel_wall
 from backend_host.entitlement import WHOLE, Entitlement
 from backend_host.errors import RefusedError
+from backend_host.fairness import min_max_ratio
 from backend_host.grants import GrantKeeper
 from backend_host.sizes import format_size
 from backend_host.statistics import DeviceStatistics, GpuStatistics
@@ -50,7 +52,11 @@ class Gpu:
 
     def charged_ns(self) -> int:
         """GPU time used here since the daemon started."""
-        return self.retired_ns + sum(account.used_ns for account in self.page.vgpus())
+        return self.used_ns(self.page.vgpus())
+
+    def used_ns(self, accounts: Iterable[VgpuReading]) -> int:
+        """By these accounts, of all its vGPUs."""
+        return self.retired_ns + sum(account.used_ns for account in accounts)
 
     @contextlib.contextmanager
     def watched(
@@ -95,8 +101,8 @@ class Gpu:
             preempts=device.preempts,
         )
 
-    def statistics(self, vgpus: Sequence[str]) -> GpuStatistics:
-        """What this Gpu is and does, with the names of the vGPUs on it."""
+    def statistics(self, vgpus: Mapping[int, str]) -> GpuStatistics:
+        """What this Gpu is and does, with the vGPUs on it: their names by their numbers."""
         return GpuStatistics(
             **vars(self.device_statistics()),
             number=self.number,
@@ -105,9 +111,11 @@ class Gpu:
             policy=self.keeper.policy_name,
             slice_ns=self.page.slice_ns,
             used_ns=self.charged_ns(),
-            vgpus=tuple(vgpus),
+            vgpus=tuple(vgpus.values()),
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
+            is_ready=self.workers.is_ready,
+            min_max_ratio=min_max_ratio(map(self.keeper.received, vgpus)),
             nr_apart=0 if self._apart is None else self._apart.nr_times,
         )
 
