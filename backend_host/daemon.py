@@ -171,7 +171,8 @@ class Daemon:
 
     def statistics(self, heap_age_ns: int = 0) -> DaemonStatistics:
         """What this daemon and everything in it did so far. `heap_age_ns`: how old what is told of heaps may be."""
-        first, *_ = gpus = self._vgpus.gpu_statistics()
+        gpus, vgpus = self._vgpus.snapshot(heap_age_ns)
+        first, *_ = gpus
         return DaemonStatistics(
             pid=os.getpid(),
             uptime_ns=time.monotonic_ns() - self._started_ns,
@@ -179,7 +180,7 @@ class Daemon:
             slice_ns=first.slice_ns,
             device=self._gpus[0].device_statistics(),
             gpus=gpus,
-            vgpus=self._vgpus.statistics(heap_age_ns),
+            vgpus=vgpus,
             debts=self._vgpus.debts.statistics(sum(gpu.used_ns for gpu in gpus)),
             nr_restarts=self._nr_restarts,
             domain_uuids=self._domains.uuids(),

@@ -52,7 +52,7 @@ class UseHistory:
 
     def shares(self, vgpu: int, now_ns: int, used_ns: int) -> tuple[float, ...]:
         """Its part of the GPU, from 0 to 1, in each of `WINDOWS_S`, or since it came if that is later; `used_ns` is what it has used by now."""
-        notes = list(self._kept[vgpu].notes) if vgpu in self._kept else [(now_ns, used_ns)]
+        notes = self._kept[vgpu].notes if vgpu in self._kept else deque([(now_ns, used_ns)])
         shares = []
         for window_s in WINDOWS_S:
             place = bisect_right(notes, now_ns - window_s * 1_000_000_000, key=lambda note: note[0])

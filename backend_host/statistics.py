@@ -123,6 +123,9 @@ class VGpuStatistics(Entitlement, _VGpu):
     nr_worker_deaths: int = 0
     """Workers that ended while their programs lived."""
 
+    def __post_init__(self) -> None:
+        """Its entitlement is one that exists, and was checked."""
+
 
 @dataclass(frozen=True)
 class DeviceStatistics:

@@ -270,22 +270,25 @@ class VGpuRegistry:
         with self._lock:
             return {vgpu.index: vgpu.name for vgpu in self._vgpus.values() if vgpu.gpu is gpu}
 
-    def statistics(self, heap_age_ns: int = 0) -> tuple[VGpuStatistics, ...]:
-        """One entry for each vGPU, in the order of their creation. The lock keeps their regions mapped and their totals whole. `heap_age_ns`:
-        how old what is told of heaps may be, since to count takes long."""
+    def statistics(self) -> tuple[VGpuStatistics, ...]:
+        """One entry for each vGPU, in the order of their creation."""
+        return self.snapshot()[1]
+
+    def snapshot(self, heap_age_ns: int = 0) -> tuple[tuple[GpuStatistics, ...], tuple[VGpuStatistics, ...]]:
+        """Gpus and vGPUs at one moment: what all of a Gpu's used is what the Gpu was used. The lock keeps regions mapped and totals whole.
+        `heap_age_ns`: how old what is told of heaps may be, since to count takes long."""
         with self._lock:
             accounts = {gpu: {account.vgpu: account for account in gpu.page.vgpus()} for gpu in self._gpus}
             used_ns = {gpu: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus}
-            return tuple(
+            gpus = (
+                gpu.statistics({vgpu.index: vgpu.name for vgpu in self._on(gpu)}, used_ns[gpu]) for gpu in self._gpus
+            )
+            vgpus = (
                 vgpu.statistics(account, used_ns[vgpu.gpu], self._limits, heap_age_ns)
                 for vgpu in self._vgpus.values()
                 if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None
             )
-
-    def gpu_statistics(self) -> tuple[GpuStatistics, ...]:
-        """One entry for each Gpu."""
-        with self._lock:
-            return tuple(gpu.statistics({vgpu.index: vgpu.name for vgpu in self._on(gpu)}) for gpu in self._gpus)
+            return tuple(gpus), tuple(vgpus)
 
     def _on(self, gpu: Gpu) -> list[VGpu]:
         """Those on this Gpu, with the lock held."""

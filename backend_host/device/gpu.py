@@ -101,8 +101,8 @@ class Gpu:
             preempts=device.preempts,
         )
 
-    def statistics(self, vgpus: Mapping[int, str]) -> GpuStatistics:
-        """What this Gpu is and does, with the vGPUs on it: their names by their numbers."""
+    def statistics(self, vgpus: Mapping[int, str], used_ns: int) -> GpuStatistics:
+        """What this Gpu is and does, with the vGPUs on it, their names by their numbers, and what all used."""
         return GpuStatistics(
             **vars(self.device_statistics()),
             number=self.number,
@@ -110,7 +110,7 @@ class Gpu:
             pci_bus_id=self.device.pci_bus_id,
             policy=self.keeper.policy_name,
             slice_ns=self.page.slice_ns,
-            used_ns=self.charged_ns(),
+            used_ns=used_ns,
             vgpus=tuple(vgpus.values()),
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,

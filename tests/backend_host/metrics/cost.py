@@ -20,6 +20,7 @@ from backend_host.config import load_config
 from backend_host.device.gpu import Gpu, serving
 from backend_host.devices import choose
 from backend_host.entitlement import PLAIN
+from backend_host.history import APART_NS
 from backend_host.metrics.text import exposition
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpu import VGpu
@@ -32,12 +33,12 @@ NR_VGPUS = 100
 NR_SCRAPES = 50
 REGION_BYTES = 256 << 20
 HEAP_AGE_NS = 15_000_000_000
+MINUTE_NS = 60_000_000_000
 
 
 def scrape(registry: VGpuRegistry) -> int:
     """As the daemon's; how many bytes were told."""
-    gpus = registry.gpu_statistics()
-    vgpus = registry.statistics(HEAP_AGE_NS)
+    gpus, vgpus = registry.snapshot(HEAP_AGE_NS)
     return len(exposition(DaemonStatistics(os.getpid(), 0, gpus[0].policy, 0, gpus[0], gpus, vgpus), "0"))
 
 
@@ -52,6 +53,14 @@ def run_programs(vgpu: VGpu, nr: int) -> None:
     vgpu.caretaker.workers = lambda: workers  # type: ignore[method-assign]
 
 
+def grow_old(vgpu: VGpu) -> None:
+    """Of a minute there is all that is kept."""
+    history, now_ns = vgpu.gpu.keeper._history, time.monotonic_ns()
+    history.begin(vgpu.index, now_ns - 2 * MINUTE_NS)
+    for moment_ns in range(now_ns - MINUTE_NS, now_ns, APART_NS):
+        history.note(moment_ns, {vgpu.index: 0})
+
+
 def measured_ms(registry: VGpuRegistry) -> float:
     times = []
     for _ in range(NR_SCRAPES):
@@ -63,7 +72,8 @@ def measured_ms(registry: VGpuRegistry) -> float:
 
 def measure(gpus: Sequence[Gpu], registry: VGpuRegistry) -> None:
     for number in range(NR_VGPUS):
-        registry.open_session(f"vgpu-{number}", PLAIN, REGION_BYTES, os.getuid())
+        vgpu = registry.open_session(f"vgpu-{number}", PLAIN, REGION_BYTES, os.getuid())
+        grow_old(vgpu)
     for nr_programs in (0, 1, 2):
         for vgpu in registry._vgpus.values():
             run_programs(vgpu, nr_programs)
