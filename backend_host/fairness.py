@@ -1,8 +1,8 @@
 """How even the shares of a Gpu were in the last minute: what each vGPU was entitled to, and what it got of that.
 
-A vGPU is active while it holds the grant or waits for it, and while it pays back what it had beyond its limit. At each look of the keeper
-the time since the one before goes to those that were active then, by their weights, requests and limits: that is what they were entitled to.
-The time that all were charged meanwhile, divided in the same way, was due to them. So a GPU that stands idle takes nothing from anybody.
+A vGPU is active while it holds the grant or waits for it. At each look of the keeper the time since the one before goes to those that were
+active then, and to those that their limits kept from a turn, by their weights, requests and limits: that is what they were entitled to. The
+time that all were charged meanwhile, divided in the same way, was due to them. So a GPU that stands idle takes nothing from anybody.
 
 Wrong when: a vGPU comes or goes between two looks. They are 0.1 s apart where somebody waits, and 1 s where nobody does.
 """
@@ -32,7 +32,7 @@ class Received:
     entitled: float = 0.0
     """The part of the GPU, 0 to 1, that was its by weight, request and limit."""
     active: float = 0.0
-    """The part of the time that it was active."""
+    """The part of the time that it held the GPU or waited for it."""
     of_due: float | None = None
     """What it was charged over what was due to it: 1 is fair. None: nothing was due."""
     is_steady: bool = False
@@ -93,8 +93,8 @@ class Fairness:
     ) -> None:
         """What each was charged by now. `active`: who held or waited since the last look."""
         known = {account.vgpu: account for account in accounts if account.vgpu in self._kept}
-        limited = {vgpu for vgpu, account in known.items() if account.limit_permille and _pays_back(account, now_ns)}
-        parts = self._divide((limited | set(active)) & known.keys(), entitlements)
+        held_back = {vgpu for vgpu, account in known.items() if account.back_ns > now_ns}
+        parts = self._divide((held_back | set(active)) & known.keys(), entitlements)
         charged = {vgpu: max(0, known[vgpu].charged_ns - self._kept[vgpu].now.charged) for vgpu in known}
         all_charged, all_parts = sum(charged.values()), sum(parts.values())
         for vgpu, kept in self._kept.items():
@@ -107,7 +107,7 @@ class Fairness:
                 now_ns,
                 before.charged + charged[vgpu],
                 before.entitled + passed * part,
-                before.active + (passed if vgpu in parts else 0),
+                before.active + (passed if vgpu in active else 0),
                 before.due + due,
             )
             kept.note()
@@ -125,7 +125,7 @@ class Fairness:
         return Received((now.entitled - since.entitled) / passed, active, of_due, is_steady)
 
     def _divide(self, active: Collection[int], entitlements: Mapping[int, Entitlement]) -> Mapping[int, float]:
-        """The part of the GPU of each that is active. Computed again when that changes."""
+        """The part of the GPU of each of them. Computed again when those change."""
         entitled = {vgpu: entitlements[vgpu] for vgpu in active if vgpu in entitlements}
         if entitled != self._divided:
             self._divided = entitled
@@ -138,10 +138,6 @@ def min_max_ratio(received: Iterable[Received]) -> float | None:
     """Of those that wanted the GPU all the minute long. None: they are fewer than two, so there is nothing to compare."""
     ratios = [each.of_due for each in received if each.is_steady and each.of_due is not None]
     return min(ratios) / max(ratios) if len(ratios) > 1 and max(ratios) > 0 else None
-
-
-def _pays_back(account: VgpuReading, now_ns: int) -> bool:
-    return account.limited_until_ns > now_ns
 
 
 def _claim(entitlement: Entitlement) -> Claim:

@@ -157,6 +157,8 @@ class GpuStatistics(DeviceStatistics):
     """Words of the grant that were mended: more than a few, and a worker was taken over."""
     min_max_ratio: float | None = None
     """In the last minute, of the vGPUs that wanted the GPU all the time; None: they are fewer than two."""
+    nr_worker_deaths: int = 0
+    """Workers that ended while their programs lived, those of vGPUs that are gone included."""
     is_ready: bool = True
     """Workers get as far as having a context."""
     nr_apart: int = 0

@@ -7,7 +7,6 @@ libvirt domain and stays until it is detached.
 import contextlib
 import logging
 import os
-import pwd
 import re
 import secrets
 import threading
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
-from backend_host.debts import Debts
+from backend_host.debts import Debts, debtors_called
 from backend_host.device.gpu import Gpu, check_quota, check_request, place
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
@@ -123,6 +122,7 @@ class VGpuRegistry:
         with self._lock:
             account = gpu.page.vgpu(vgpu.index)
             gpu.retired_ns += account.used_ns if account is not None else 0
+            gpu.retired_deaths += vgpu.caretaker.nr_deaths
             gpu.page.vgpu_free(vgpu.index)
             vgpu.region.close()
 
@@ -251,7 +251,7 @@ class VGpuRegistry:
         """Forgives the user or the domain of this name, or who is behind the vGPU of this name; says whom. RefusedError: there is no debt."""
         with self._lock:
             vgpu = self._vgpus.get(name)
-        candidates = [*([vgpu.debtor] if vgpu is not None else []), f"domain {name}", f"user {_uid(name)}"]
+        candidates = [*([vgpu.debtor] if vgpu is not None else []), *debtors_called(name)]
         for debtor in candidates:
             if self.debts.lift(debtor):
                 log.info("%s is forgiven", debtor)
@@ -280,15 +280,18 @@ class VGpuRegistry:
         with self._lock:
             accounts = {gpu: {account.vgpu: account for account in gpu.page.vgpus()} for gpu in self._gpus}
             used_ns = {gpu: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus}
-            gpus = (
-                gpu.statistics({vgpu.index: vgpu.name for vgpu in self._on(gpu)}, used_ns[gpu]) for gpu in self._gpus
-            )
+            gpus = (self._gpu_statistics(gpu, used_ns[gpu]) for gpu in self._gpus)
             vgpus = (
                 vgpu.statistics(account, used_ns[vgpu.gpu], self._limits, heap_age_ns)
                 for vgpu in self._vgpus.values()
                 if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None
             )
             return tuple(gpus), tuple(vgpus)
+
+    def _gpu_statistics(self, gpu: Gpu, used_ns: int) -> GpuStatistics:
+        vgpus = self._on(gpu)
+        nr_deaths = sum(vgpu.caretaker.nr_deaths for vgpu in vgpus)
+        return gpu.statistics({vgpu.index: vgpu.name for vgpu in vgpus}, used_ns, nr_deaths)
 
     def _on(self, gpu: Gpu) -> list[VGpu]:
         """Those on this Gpu, with the lock held."""
@@ -392,14 +395,6 @@ class VGpuRegistry:
             vgpu = next((each for each in self._on(gpu) if each.index == index), None)
             if vgpu is not None:
                 vgpu.count(reading)
-
-
-def _uid(name: str) -> int | str:
-    """Of a user of this host; a number is one already."""
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return name
 
 
 def _unknown(name: str) -> str:

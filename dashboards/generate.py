@@ -83,10 +83,9 @@ def _compared(where: str) -> Iterator[Panel]:
     yield Panel("device memory of vGPUs", "What each has.", [(f"fairgv_vgpu_memory_bytes{{{where}}}", _ONE)], "bytes")
     yield Panel(
         "refused and ended in an hour",
-        "Programs and requests that were refused, and workers that ended while their programs lived.",
+        "Programs and requests that were refused, and programs that were ended as their work kept others waiting.",
         [
             (f"sum by (instance, reason) {grown('refused')}", "{{instance}} {{reason}}"),
-            (f"sum by (instance) {grown('worker_deaths')}", "{{instance}} worker deaths"),
             (f"sum by (instance) {grown('timed_out')}", "{{instance}} timed out"),
         ],
     )

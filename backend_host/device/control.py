@@ -173,6 +173,7 @@ class ControlPage:
             waiting_since_ns=reading.waiting_since_ns,
             limit_permille=reading.limit_permille,
             limited_until_ns=reading.limited_until_ns,
+            back_ns=reading.back_ns,
         )
 
     def vgpus(self) -> list[VgpuReading]:

@@ -46,6 +46,8 @@ class Gpu:
     """What each of its workers is behind."""
     retired_ns: int = 0
     """Charged to vGPUs that are gone."""
+    retired_deaths: int = 0
+    """Of workers of vGPUs that are gone, while their programs lived."""
     _watchdog: Watchdog | None = None
     _auditor: Auditor | None = None
     _apart: Apart | None = None
@@ -101,8 +103,8 @@ class Gpu:
             preempts=device.preempts,
         )
 
-    def statistics(self, vgpus: Mapping[int, str], used_ns: int) -> GpuStatistics:
-        """What this Gpu is and does, with the vGPUs on it, their names by their numbers, and what all used."""
+    def statistics(self, vgpus: Mapping[int, str], used_ns: int, nr_worker_deaths: int) -> GpuStatistics:
+        """What this Gpu is and does, with the vGPUs on it, their names by their numbers, what all used, and deaths of their workers."""
         return GpuStatistics(
             **vars(self.device_statistics()),
             number=self.number,
@@ -111,6 +113,7 @@ class Gpu:
             policy=self.keeper.policy_name,
             slice_ns=self.page.slice_ns,
             used_ns=used_ns,
+            nr_worker_deaths=self.retired_deaths + nr_worker_deaths,
             vgpus=tuple(vgpus.values()),
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,

@@ -66,7 +66,7 @@ OF_VGPUS: tuple[Metric, ...] = (
     _vgpu(
         "active_ratio",
         "gauge",
-        f"The part of the last {_MINUTE} s in which it held the GPU, waited for it, or was at its limit.",
+        f"The part of the last {_MINUTE} s in which it held the GPU or waited for it.",
         lambda vgpu: vgpu.received.active,
     ),
     _vgpu(
@@ -164,6 +164,12 @@ OF_DEVICES: tuple[Metric, ...] = (
         "gauge",
         "1 while workers get a context on the device; 0 once three in a row ended before they had one: it may be lost.",
         lambda gpu: int(gpu.is_ready),
+    ),
+    _device(
+        "device_worker_deaths_total",
+        "counter",
+        "Workers that ended while their programs lived, those of vGPUs that are gone included.",
+        lambda gpu: gpu.nr_worker_deaths,
     ),
     _device(
         "device_apart_total",

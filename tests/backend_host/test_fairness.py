@@ -14,10 +14,8 @@ S = 1_000_000_000
 STEP_NS = S // 10
 
 
-def account(
-    vgpu: int, used_ns: int, held_ns: int = 0, limit_permille: int = 0, limited_until_ns: int = 0
-) -> VgpuReading:
-    return VgpuReading(vgpu, used_ns, held_ns, 0, 0, 0, 0, 1, 0, 0, limit_permille, limited_until_ns)
+def account(vgpu: int, used_ns: int, held_ns: int = 0, back_ns: int = 0) -> VgpuReading:
+    return VgpuReading(vgpu, used_ns, held_ns, 0, 0, 0, 0, 1, 0, 0, back_ns=back_ns)
 
 
 class Played:
@@ -84,15 +82,23 @@ def test_requests_and_limits_count() -> None:
     assert shares == pytest.approx([0.6, 0.3, 0.1])
 
 
-def test_one_that_pays_back_what_it_had_beyond_its_limit_is_active() -> None:
-    """It neither holds nor waits, and what it had was due to it."""
-    fairness, entitlement = Fairness(), Entitlement(1, limit=10)
-    fairness.begin(0, 0)
-    for second in range(1, 62):
-        at_limit = account(0, second * S // 10, limit_permille=100, limited_until_ns=second * S + 1)
-        fairness.look(second * S, [at_limit], (), {0: entitlement})
-    received = fairness.received(0)
-    assert (received.entitled, received.active, received.of_due) == pytest.approx((0.1, 1, 1))
+def test_one_that_its_limit_keeps_from_a_turn_is_entitled_but_not_active() -> None:
+    """What it had was due to it. It is none of those that want the GPU all the time and may be starved."""
+    fairness, entitlements = Fairness(), {0: Entitlement(1, limit=10), 1: Entitlement(1)}
+    for vgpu in entitlements:
+        fairness.begin(vgpu, 0)
+    for tenth in range(1, 610):
+        has_turn = tenth % 10 == 0
+        now_ns = tenth * STEP_NS
+        limited = account(0, tenth // 10 * STEP_NS, back_ns=now_ns + 1 if not has_turn else 0)
+        other = account(1, now_ns - tenth // 10 * STEP_NS)
+        fairness.look(now_ns, [limited, other], {0, 1} if has_turn else {1}, entitlements)
+    limited_received, other_received = fairness.received(0), fairness.received(1)
+    assert limited_received.entitled == pytest.approx(0.1, abs=0.01)
+    assert limited_received.active == pytest.approx(0.1, abs=0.01)
+    assert limited_received.of_due == pytest.approx(1, abs=0.1)
+    assert not limited_received.is_steady
+    assert other_received.is_steady
 
 
 def test_time_held_without_use_is_paid_for() -> None:

@@ -1,6 +1,7 @@
 """Metrics of a daemon that runs, with guests on softgpu: what they used, who came and went, and that the daemon serves where it was told to."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.end_to_end.host import Host, start_host, stop_host, wait_until
 
 REGION_BYTES = 16 << 20
 SPIN_MS = "300"
+FOR_EVER_MS = "100000000"
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,20 @@ def test_the_series_of_a_vgpu_that_has_gone_end(host: Host, scrape: Scrape) -> N
             assert {dict(labels)["vgpu"] for _, labels in scrape() if "vgpu" in dict(labels)} == {"stays", "goes"}
         wait_until(lambda: of(scrape(), "fairgv_vgpu_weight", vgpu="goes") == [], "it is gone")
         assert {dict(labels)["vgpu"] for _, labels in scrape() if "vgpu" in dict(labels)} == {"stays"}
+
+
+def test_a_worker_that_dies_is_counted_beyond_the_end_of_its_vgpu(host: Host, scrape: Scrape) -> None:
+    """That of a command ends with its only program."""
+    child = host.start("spin", FOR_EVER_MS, options=("--vgpu", "dies"))
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    [before] = of(scrape(), "fairgv_device_worker_deaths_total")
+    [client] = next(vgpu["clients"] for vgpu in host.status()["vgpus"] if vgpu["name"] == "dies")
+    os.kill(client["worker_pid"], signal.SIGKILL)
+    child.communicate()
+    assert child.returncode != 0
+    wait_until(lambda: of(scrape(), "fairgv_vgpu_weight", vgpu="dies") == [], "its vGPU is gone")
+    assert of(scrape(), "fairgv_device_worker_deaths_total") == [before + 1]
 
 
 def test_the_file_has_the_same(host: Host, scrape: Scrape, folder: Path) -> None:
