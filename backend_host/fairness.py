@@ -93,7 +93,7 @@ class Fairness:
     ) -> None:
         """What each was charged by now. `active`: who held or waited since the last look."""
         known = {account.vgpu: account for account in accounts if account.vgpu in self._kept}
-        held_back = {vgpu for vgpu, account in known.items() if account.back_ns > now_ns}
+        held_back = {vgpu for vgpu, account in known.items() if account.back_ns > self._kept[vgpu].now.at}
         parts = self._divide((held_back | set(active)) & known.keys(), entitlements)
         charged = {vgpu: max(0, known[vgpu].charged_ns - self._kept[vgpu].now.charged) for vgpu in known}
         all_charged, all_parts = sum(charged.values()), sum(parts.values())

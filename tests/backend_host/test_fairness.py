@@ -90,7 +90,7 @@ def test_one_that_its_limit_keeps_from_a_turn_is_entitled_but_not_active() -> No
     for tenth in range(1, 610):
         has_turn = tenth % 10 == 0
         now_ns = tenth * STEP_NS
-        limited = account(0, tenth // 10 * STEP_NS, back_ns=now_ns + 1 if not has_turn else 0)
+        limited = account(0, tenth // 10 * STEP_NS, back_ns=now_ns if not has_turn else 0)
         other = account(1, now_ns - tenth // 10 * STEP_NS)
         fairness.look(now_ns, [limited, other], {0, 1} if has_turn else {1}, entitlements)
     limited_received, other_received = fairness.received(0), fairness.received(1)
