@@ -98,6 +98,7 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/python -m cuda_api.generate --check
 	@$(BIN)/python -m backend_host.generate --check
+	@$(BIN)/python -m dashboards.generate --check
 	@$(BIN)/python -m benchmarks.results --check
 	@$(BIN)/python -m pytest -q tests/test_layering.py
 
@@ -109,6 +110,7 @@ format:
 generate:
 	@$(BIN)/python -m cuda_api.generate
 	@$(BIN)/python -m backend_host.generate
+	@$(BIN)/python -m dashboards.generate
 	@$(BIN)/python -m benchmarks.pictures
 	@$(BIN)/python -m benchmarks.results
 

@@ -26,6 +26,9 @@ _LOOK_PAUSE_S = 0.002
 _LOST_NS = int(BEAT_LOST_SECONDS * 1e9)
 _ASK_NS = _LOST_NS // 4
 """A beat that stands still is asked about this often, and so before a worker takes it for the end of its client."""
+REFUSALS = ("clients", "banned", "workers", "start")
+"""Why a program is not served: the vGPU has as many as it may; its debtor is banned; all places for workers are taken; no worker could be
+started, or it ended before it could serve."""
 CUDA_ERROR_OUT_OF_MEMORY = 2
 CUDA_ERROR_LAUNCH_TIMEOUT = 702
 CUDA_ERROR_NOT_PERMITTED = 800
@@ -94,6 +97,10 @@ class Caretaker:
         self._late: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._is_stopping = threading.Event()
         self._nr_failures = 0
+        self.nr_refused = dict.fromkeys(REFUSALS, 0)
+        """Programs that were not served, by why."""
+        self.nr_deaths = 0
+        """Workers that ended while their programs lived."""
         self._log = GuestLog(log, owner.name)
         self._thread = threading.Thread(target=self._run, name=f"region-{owner.name}", daemon=True)
 
@@ -230,11 +237,11 @@ class Caretaker:
     def _welcome(self, client: Client, entry: _Entry) -> None:
         if self._nr_clients and len(self.workers()) >= self._nr_clients:
             reason = f"the vGPU has {self._nr_clients} programs, as many as it may"
-            self._refuse(client, CUDA_ERROR_OUT_OF_MEMORY, reason)
+            self._refuse(client, "clients", CUDA_ERROR_OUT_OF_MEMORY, reason)
             return
         if self._is_banned():
             reason = "kernels that did not end kept the GPU from others too often"
-            self._refuse(client, CUDA_ERROR_NOT_PERMITTED, reason)
+            self._refuse(client, "banned", CUDA_ERROR_NOT_PERMITTED, reason)
             return
         assignment = Assignment(
             region_bytes=self._region.region_bytes,
@@ -253,11 +260,13 @@ class Caretaker:
             if self._window is not None:
                 self._window.subscribe(entry.worker)
         except ControlPageFullError as error:
-            self._refuse(client, CUDA_ERROR_OUT_OF_MEMORY, str(error))
+            self._refuse(client, "workers", CUDA_ERROR_OUT_OF_MEMORY, str(error))
         except (OSError, FairGVError) as error:
-            self._refuse(client, CUDA_ERROR_SYSTEM_NOT_READY, f"no worker could be started: {error}")
+            reason = f"no worker could be started: {error}"
+            self._refuse(client, "start", CUDA_ERROR_SYSTEM_NOT_READY, reason)
 
-    def _refuse(self, client: Client, code: int, reason: str) -> None:
+    def _refuse(self, client: Client, why: str, code: int, reason: str) -> None:
+        self.nr_refused[why] += 1
         self._log.say(logging.ERROR, "client %d (%s) is refused: %s", client.index, client.program, reason)
         self._region.refuse(client.index, code)
 
@@ -288,6 +297,7 @@ class Caretaker:
         """A client that still says HELLO was never served; another worker would most likely end in the same way."""
         if client.state == ClientState.HELLO:
             reason = f"its worker ended with status {status} before it could serve"
-            self._refuse(client, CUDA_ERROR_SYSTEM_NOT_READY, reason)
+            self._refuse(client, "start", CUDA_ERROR_SYSTEM_NOT_READY, reason)
         elif self._region.declare_dead(client.index) and not entry.is_lost:
+            self.nr_deaths += 1
             self._log.say(logging.ERROR, "the worker of client %d ended with status %d", client.index, status)

@@ -14,6 +14,7 @@ from typing import Self
 from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
+from backend_host.metrics.address import read_address
 from backend_host.sizes import parse_size
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
@@ -83,6 +84,10 @@ class Config:
     libvirt_uri: str = "qemu:///system"
     adopt: str = "all"
     """Which domains are served: `all` whose definition has the device, or those `attached` by command only."""
+    metrics: str = ""
+    """Where metrics are served over HTTP: a loopback address with a port, 127.0.0.1:9400 say, or the path of a UNIX socket; empty: nowhere."""
+    metrics_file: str = ""
+    """A file of node_exporter's textfile collector, ending in .prom, that has the metrics every 15 s; empty: none (docs/metrics.md)."""
     is_private: bool = False
     """Ends with the command that started it, and removes its state directory: what `fairgv-run` starts when no daemon runs."""
     goes_around: bool = False
@@ -153,6 +158,8 @@ def _absolute(config: Config) -> Config:
     """The daemon's processes run elsewhere. A library without a slash is the loader's to find."""
     libraries = {name: getattr(config, name) for name in _LIBRARIES}
     paths = {name: str(Path(path).absolute()) for name, path in libraries.items() if "/" in path}
+    if config.metrics_file:
+        paths["metrics_file"] = str(Path(config.metrics_file).absolute())
     return dataclasses.replace(config, state_dir=config.state_dir.absolute(), **paths)  # type: ignore[arg-type]
 
 
@@ -243,6 +250,12 @@ def _checked(config: Config) -> Config:
             raise ConfigError(f"{name} must be from 0 to 4294967295, not {getattr(config, name)}")
     if config.watchdog_s != BY_DEVICE and not 0 <= config.watchdog_s < 1 << 32:
         raise ConfigError(f"watchdog_s must be from 0 to 4294967295, not {config.watchdog_s}")
+    if config.metrics:
+        read_address(config.metrics)
+    if config.metrics_file and not config.metrics_file.endswith(".prom"):
+        raise ConfigError(
+            f"metrics_file must end in .prom, as node_exporter's textfile collector reads no other files, not {config.metrics_file!r}"
+        )
     if config.slice_ns and config.slice_ns < 1_000_000:
         raise ConfigError(
             "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/grants.md)"

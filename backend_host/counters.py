@@ -27,6 +27,9 @@ _NAMES = {
     "CUresult": r"[a-z][a-z0-9_]*_error",
 }
 
+LONGER = "longer"
+"""The word for times beyond the last bound."""
+
 
 class CountersError(Exception):
     """The table says something that it must not; the text names the counter."""
@@ -44,6 +47,20 @@ class Counter:
     each: Value | None = None
     """The enumeration of which every member is counted by itself."""
     room: int = 0
+    bounds_ns: tuple[int, ...] = ()
+    """Of a counter of times by their length: the longest that each of its numbers counts, the last one's left out."""
+    sum: str = ""
+    """And the counter of what these times sum to."""
+
+    @property
+    def nr(self) -> int:
+        """How many numbers it is; 0: it is one by itself."""
+        return self.room or (len(self.bounds_ns) + 1 if self.bounds_ns else 0)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """By which people see the numbers of a counter of times: their bounds in ns."""
+        return (*map(str, self.bounds_ns), LONGER)
 
     @property
     def shown_name(self) -> str:
@@ -62,7 +79,8 @@ class Counter:
     @property
     def field(self) -> Field:
         """In the worker's slot."""
-        return Field(self.name, "uint32_t", self.room) if self.each else Field(self.name, "uint64_t")
+        wire = "uint32_t" if self.each else "uint64_t"
+        return Field(self.name, wire, self.nr) if self.nr else Field(self.name, wire)
 
 
 def read(values: tuple[Value, ...], path: Path = COUNTERS_TOML) -> tuple[Counter, ...]:
@@ -81,6 +99,8 @@ def from_text(text: str, values: tuple[Value, ...]) -> tuple[Counter, ...]:
     for counter in counters:
         if shown.count(counter.shown_name) > 1:
             raise CountersError(f"{counter.name}: {counter.shown_name} is shown twice")
+        if counter.sum and not any(other.name == counter.sum and other.unit == "ns" for other in counters):
+            raise CountersError(f"{counter.name}: sum = {counter.sum!r} is no counter in ns")
     return counters
 
 
@@ -93,14 +113,15 @@ def layout_hash(counters: tuple[Counter, ...]) -> int:
 def _read_one(name: str, entry: Any, enums: Mapping[str, Value]) -> Counter:
     for problem in _problems(name, entry, enums):
         raise CountersError(f"{name}: {problem}")
-    return Counter(name, **entry | ({"each": enums[entry["each"]]} if "each" in entry else {}))
+    each = {"each": enums[entry["each"]]} if "each" in entry else {}
+    return Counter(name, **entry | each | {"bounds_ns": tuple(entry.get("bounds_ns", ()))})
 
 
 def _problems(name: str, entry: Any, enums: Mapping[str, Value]) -> Iterator[str]:
     if not isinstance(entry, dict):
         yield f"{entry!r} is no table"
         return
-    for key in sorted(entry.keys() - {*_WORDS, "help", "each", "room"}):
+    for key in sorted(entry.keys() - {*_WORDS, "help", "each", "room", "bounds_ns", "sum"}):
         yield f"{key!r} means nothing"
     for key, words in _WORDS.items():
         if entry.get(key) not in words:
@@ -115,8 +136,23 @@ def _problems(name: str, entry: Any, enums: Mapping[str, Value]) -> Iterator[str
         yield f"each = {entry['each']!r} is no enumeration of cuda_api/calls.toml"
     if "each" in entry and not _has_room(entry["room"], enums[entry["each"]]):
         yield f"room = {entry['room']!r} is not for all of {entry['each']}, or odd"
+    if ("bounds_ns" in entry) != ("sum" in entry):
+        yield "bounds_ns and sum stand together"
+    if "bounds_ns" in entry and "each" in entry:
+        yield "it is by each or by bounds_ns"
+    if "bounds_ns" in entry and not _are_bounds(entry["bounds_ns"]):
+        yield f"bounds_ns = {entry['bounds_ns']!r} are no times that grow"
 
 
 def _has_room(room: Any, enum: Value) -> bool:
     """Members lie at multiples of 8 bytes."""
     return type(room) is int and room % 2 == 0 and room > max(number for _, number in enum.enum)
+
+
+def _are_bounds(bounds: Any) -> bool:
+    return (
+        isinstance(bounds, list)
+        and bool(bounds)
+        and all(type(bound) is int and bound > 0 for bound in bounds)
+        and bounds == sorted(set(bounds))
+    )

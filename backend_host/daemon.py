@@ -29,7 +29,7 @@ from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message, Server, Session
 from backend_host.listing import UNKNOWN, listing
 from backend_host.refusals import check_join, check_memory
-from backend_host.state_dir import make_state_dir
+from backend_host.state_dir import count_start, make_state_dir
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.domain import Sight
@@ -40,6 +40,8 @@ from backend_host.walls.check import walls_of_host
 from backend_host.worker._worker import lib
 
 MAX_DESCRIPTORS = 16_384
+METRICS_HEAP_AGE_NS = 15_000_000_000
+"""To count the pages of a region of 256 MiB takes 20 us, of 64 GiB 5 ms: too long for each scrape of many."""
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 log = logging.getLogger("fairgv.daemon")
@@ -79,6 +81,7 @@ class Daemon:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._started_ns = time.monotonic_ns()
+        self._nr_restarts = 0
         self._stop = Latch()
 
     def run(self, on_ready: "ReadyPipe") -> None:
@@ -93,11 +96,14 @@ class Daemon:
                 stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
             server = Server(self._config.socket_path, self._handle)
             stack.callback(server.stop)
+            self._nr_restarts = count_start(self._config.state_dir)
             devices, sentence = choose(self._config)
             log.info("%s", sentence)
             check_walls(devices, self._config)
             self._show_or_look(devices, stack)
             self._start_parts(devices, stack)
+            if self._config.metrics or self._config.metrics_file:
+                stack.enter_context(self._metrics())
             stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
             if self._stop.is_set():
                 raise FairGVError("stopped before it was ready")
@@ -149,6 +155,11 @@ class Daemon:
         stack.callback(self._domains.stop)
         self._domains.start()
 
+    def _metrics(self) -> contextlib.AbstractContextManager[None]:
+        from backend_host.metrics.serving import serving  # noqa: PLC0415 - with a library that only who wants metrics needs
+
+        return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS))
+
     def _watchdog_s(self, gpu: Gpu) -> int:
         return gpu.device.watchdog_s if self._config.watchdog_s == BY_DEVICE else self._config.watchdog_s
 
@@ -177,9 +188,10 @@ class Daemon:
 
     def _list(self, session: Session, request: Message) -> Message:
         sights, trouble = self._sights()
+        gpus, vgpus = self._vgpus.snapshot()
         entries = listing(
-            self._vgpus.statistics(),
-            self._vgpus.gpu_statistics(),
+            vgpus,
+            gpus,
             sights,
             banned=self._vgpus.banned(),
             troubles=self._domains.troubles(),
@@ -197,9 +209,10 @@ class Daemon:
         except VmError as error:
             return [], str(error)
 
-    def statistics(self) -> DaemonStatistics:
-        """What this daemon and everything in it did so far."""
-        first, *_ = gpus = self._vgpus.gpu_statistics()
+    def statistics(self, heap_age_ns: int = 0) -> DaemonStatistics:
+        """What this daemon and everything in it did so far. `heap_age_ns`: how old what is told of heaps may be."""
+        gpus, vgpus = self._vgpus.snapshot(heap_age_ns)
+        first, *_ = gpus
         return DaemonStatistics(
             pid=os.getpid(),
             uptime_ns=time.monotonic_ns() - self._started_ns,
@@ -207,8 +220,10 @@ class Daemon:
             slice_ns=first.slice_ns,
             device=self._gpus[0].device_statistics(),
             gpus=gpus,
-            vgpus=self._vgpus.statistics(),
+            vgpus=vgpus,
             debts=self._vgpus.debts.statistics(sum(gpu.used_ns for gpu in gpus)),
+            nr_restarts=self._nr_restarts,
+            domain_uuids=self._domains.uuids(),
         )
 
     def _grants(self, session: Session, request: Message) -> Message:

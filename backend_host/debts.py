@@ -10,6 +10,7 @@ command and the next one would start without debt. What has been used of the Gpu
 Wrong when: the daemon is started anew. It knows of no debts.
 """
 
+import pwd
 import threading
 from dataclasses import dataclass
 
@@ -79,3 +80,12 @@ class Debts:
                 DebtStatistics(debtor, debt.nr, debt.left(used_ns), debt.nr >= BAN_AFTER)
                 for debtor, debt in sorted(self._debts.items())
             )
+
+
+def debtors_called(name: str) -> tuple[str, str]:
+    """Whom a person may mean by it: a domain, or a user of this host, by name or number."""
+    try:
+        uid: int | str = pwd.getpwnam(name).pw_uid
+    except KeyError:
+        uid = name
+    return f"domain {name}", f"user {uid}"

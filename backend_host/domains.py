@@ -189,6 +189,10 @@ class Domains:
             self._thread.start()
         return self._events
 
+    def uuids(self) -> dict[str, str]:
+        """Of the domains that are served, by their names."""
+        return {served.name: served.uuid for served in list(self._served.values())}
+
     def _happened(self, uuid: str, _name: str, event: DomainEvent) -> None:
         """On libvirt's thread: takes a note and returns."""
         served = self._served.get(uuid)

@@ -50,6 +50,10 @@ def header(counters: tuple[Counter, ...]) -> Iterator[str]:
     for counter in counters:
         if counter.each:
             yield f"#define FGV_{counter.name.upper()} {counter.room}u"
+    for counter in counters:
+        if counter.bounds_ns:
+            bounds = ", ".join(f"UINT64_C({bound})" for bound in counter.bounds_ns)
+            yield f"#define FGV_{counter.name.upper()}_BOUNDS_NS {{{bounds}}}"
     yield from ("", "/* Members of struct fgw_worker_slot, as below. */", "#define FGW_COUNTERS \\")
     *most, last = counters
     yield from (f"    _Atomic {counter.field.declaration()} \\" for counter in most)
@@ -67,8 +71,8 @@ def source(counters: tuple[Counter, ...]) -> Iterator[str]:
         yield f'_Static_assert({place} == {FIRST_OFFSET + offset}, "{field.name}");'
     yield from ("", "void fgw_counters_read(struct fgw_worker_slot *slot, struct fgw_counters *counters)", "{")
     for counter in counters:
-        if counter.each:
-            yield f"    for (uint32_t i = 0; i < {counter.room}; i++) {{"
+        if counter.nr:
+            yield f"    for (uint32_t i = 0; i < {counter.nr}; i++) {{"
             yield f"        counters->{counter.name}[i] = atomic_load(&slot->{counter.name}[i]);"
             yield "    }"
         else:
@@ -88,6 +92,11 @@ def python(counters: tuple[Counter, ...]) -> str:
         "}",
         '"""Of those that there are many of: the member of struct fgw_counters, and what each of its numbers is."""',
     ]
+    lines += ["", "BOUNDS: dict[str, tuple[str, ...]] = {"]
+    for counter in counters:
+        if counter.bounds_ns:
+            lines += [f'    "{counter.name}": (', *(f'        "{word}",' for word in counter.words), "    ),"]
+    lines += ["}", '"""Of those of times by their length: the longest that each of its numbers counts, in ns."""']
     for name, about, has in _CLASSES:
         lines += ["", "", "@dataclass(frozen=True)", f"class {name}:", f'    """{about}"""', ""]
         for counter in filter(has, counters):
@@ -96,7 +105,7 @@ def python(counters: tuple[Counter, ...]) -> str:
 
 
 def _attribute(counter: Counter) -> Iterator[str]:
-    kind = "dict[str, int] = field(default_factory=dict)" if counter.each else "int = 0"
+    kind = "dict[str, int] = field(default_factory=dict)" if counter.nr else "int = 0"
     yield f"    {counter.shown_name}: {kind}"
     yield f'    """{counter.help}"""'
 

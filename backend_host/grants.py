@@ -22,6 +22,7 @@ from backend_host.device.control import ControlPage
 from backend_host.device.readings import Grant, VgpuReading, charges
 from backend_host.entitled import entitled_shares
 from backend_host.entitlement import WHOLE, Entitlement
+from backend_host.fairness import Fairness, Received
 from backend_host.history import UseHistory
 from scheduler.first_come import FirstCome
 from scheduler.policy import Bounded, Policy, Standing
@@ -70,6 +71,7 @@ class GrantKeeper:
         """Charged for what it owes: what it then charges itself is not charged again, up to that."""
         self._looked_ns = 0
         self._history = UseHistory(time.monotonic_ns())
+        self._fairness = Fairness()
         self._lock = threading.Lock()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
@@ -103,6 +105,7 @@ class GrantKeeper:
             self._owed.pop(vgpu, None)
             self._advanced.pop(vgpu, None)
             self._history.begin(vgpu, time.monotonic_ns())
+            self._fairness.begin(vgpu, time.monotonic_ns())
             self._guarded(lambda: self._tell_joined(vgpu, entitlement, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
@@ -145,6 +148,11 @@ class GrantKeeper:
             active = self._history.active(time.monotonic_ns(), used_ns) | self._active
             return entitled_shares({vgpu: each for vgpu, each in self._entitlements.items() if vgpu in active})
 
+    def received(self, vgpu: int) -> Received:
+        """What it got of what was due to it in the last minute."""
+        with self._lock:
+            return self._fairness.received(vgpu)
+
     def turn_ns(self, vgpu: int) -> int:
         """How long its turns may last while others wait."""
         with self._lock:
@@ -158,6 +166,7 @@ class GrantKeeper:
             self._waiting.discard(vgpu)
             account = self._page.vgpu(vgpu)
             self._history.end(vgpu, account.used_ns if account is not None else 0)
+            self._fairness.end(vgpu)
             self._page.set_standing(vgpu, math.inf, 0, charged_ns=0)
             self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
 
@@ -232,6 +241,7 @@ class GrantKeeper:
             moment_ns = min(max(moment_ns, account.charged_until_ns), now_ns)
             self._policy.charged(account.vgpu, used.pop(account.vgpu), moment_ns)
         self._accounts = accounts
+        self._fairness.look(now_ns, accounts, self._active, self._entitlements)
         for vgpu, used_ns in used.items():
             if used_ns:
                 self._policy.charged(vgpu, used_ns, now_ns)

@@ -34,6 +34,22 @@ def make_state_dir(state_dir: Path) -> None:
         )
 
 
+def count_start(state_dir: Path) -> int:
+    """Counts one more start of a daemon there; how many there were before. FairGVError when it cannot be written down."""
+    path = state_dir / "starts"
+    try:
+        nr_before = int(path.read_text()) if path.exists() else 0
+    except (OSError, ValueError):
+        nr_before = 0  # it was cut off: counters may begin anew
+    new = path.with_suffix(".new")
+    try:
+        new.write_text(f"{nr_before + 1}\n")
+        new.replace(path)
+    except OSError as error:
+        raise FairGVError(f"cannot write to {state_dir}: {error.strerror}") from error
+    return nr_before
+
+
 def read_log_tail(path: Path, nr_lines: int = 20) -> str:
     """The last lines of a log, for a message about a daemon that did not start."""
     try:

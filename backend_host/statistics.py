@@ -2,14 +2,20 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from backend_host.debts import DebtStatistics
 from backend_host.device.readings import WorkerReading
 from backend_host.entitlement import Entitlement
+from backend_host.fairness import NOTHING, Received
 from backend_host.generated.counters import ClientCounters, TotalCounters
 from backend_host.limits import ORDINARY, Limits
+
+_OF_CLIENT = tuple(field.name for field in fields(ClientCounters))
+_OF_MANY = tuple(field.name for field in fields(TotalCounters) if field.default is MISSING)
+"""Totals that have a number for each of their names."""
+_OF_ONE = tuple(field.name for field in fields(TotalCounters) if field.name not in _OF_MANY)
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class ClientStatistics(ClientCounters, _Program):
     @classmethod
     def of(cls, reading: WorkerReading) -> "ClientStatistics":
         """From the worker's slot."""
-        counters = {field.name: getattr(reading, field.name) for field in fields(ClientCounters)}
+        counters = {name: getattr(reading, name) for name in _OF_CLIENT}
         return cls(
             program=reading.program, client=reading.client, worker_pid=reading.pid, phase=reading.phase, **counters
         )
@@ -46,14 +52,13 @@ class Totals(TotalCounters, _Programs):
 
     def plus(self, client: ClientStatistics) -> "Totals":
         """These totals with one client more."""
-        names = (field.name for field in fields(TotalCounters))
-        sums = {name: _sum(getattr(self, name), getattr(client, name)) for name in names}
-        return Totals(nr_clients=self.nr_clients + 1, **sums)
+        sums = {name: getattr(self, name) + getattr(client, name) for name in _OF_ONE}
+        dicts: dict[str, Any] = {name: _sum(getattr(self, name), getattr(client, name)) for name in _OF_MANY}
+        return Totals(nr_clients=self.nr_clients + 1, **sums, **dicts)
 
 
-def _sum(one: Any, other: Any) -> Any:
-    """Of numbers, or of what has a number for each of its names."""
-    return dict(Counter(one) + Counter(other)) if isinstance(one, dict) else one + other
+def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return dict(Counter(one) + Counter(other)) if one and other else one or other
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,17 @@ class VGpuStatistics(Entitlement, _VGpu):
     """What that was, the last time."""
     window_bytes: int = 0
     """Memory behind the region that the guest was given on request."""
+    heap_used_bytes: int = 0
+    """Of the heap, that in the window included: what programs hold."""
+    received: Received = NOTHING
+    """What it was entitled to in the last minute, and what it got of that."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Programs that were refused, by why: caretaker.py has the words."""
+    nr_worker_deaths: int = 0
+    """Workers that ended while their programs lived."""
+
+    def __post_init__(self) -> None:
+        """Its entitlement is one that exists, and was checked."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +161,12 @@ class GpuStatistics(DeviceStatistics):
     """The part of the time that it was used, 0 to 1, in the last so many seconds, or since the daemon started."""
     nr_mended: int = 0
     """Words of the grant that were mended: more than a few, and a worker was taken over."""
+    min_max_ratio: float | None = None
+    """In the last minute, of the vGPUs that wanted the GPU all the time; None: they are fewer than two."""
+    nr_worker_deaths: int = 0
+    """Workers that ended while their programs lived, those of vGPUs that are gone included."""
+    is_ready: bool = True
+    """Workers get as far as having a context."""
     nr_apart: int = 0
     """How often vGPUs got a grant each for a while, as somebody had written into that of all what no worker writes."""
 
@@ -162,3 +184,7 @@ class DaemonStatistics:
     gpus: tuple[GpuStatistics, ...]
     vgpus: tuple[VGpuStatistics, ...]
     debts: tuple[DebtStatistics, ...] = ()
+    nr_restarts: int = 0
+    """Starts of the daemon in this state directory after the first."""
+    domain_uuids: Mapping[str, str] = field(default_factory=dict)
+    """Of the domains that have a vGPU, by its name."""

@@ -1,6 +1,7 @@
 """One vGPU: what it has, and what it did."""
 
-from dataclasses import asdict, dataclass, field
+import time
+from dataclasses import dataclass, field
 
 from backend_host.caretaker import Caretaker
 from backend_host.device.gpu import Gpu
@@ -10,7 +11,7 @@ from backend_host.history import WINDOWS_S
 from backend_host.limits import Limits
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.window import Window, WindowPeer
-from ivshmem.region import PAGE_BYTES, Region
+from ivshmem.region import PAGE_BYTES, Region, RegionStatistics
 
 SERVED = (WorkerState.SERVING, WorkerState.ENDED)
 
@@ -36,12 +37,16 @@ class VGpu:
     debtor: str = ""
     """Who is behind it, for `Debts`."""
     totals: Totals = field(default_factory=Totals)
+    heap: RegionStatistics | None = None
+    """As last counted."""
+    heap_counted_ns: int = 0
 
     def statistics(
-        self, account: VgpuReading, all_ns: int, entitled_share: float | None, limits: Limits
+        self, account: VgpuReading, all_ns: int, entitled_share: float | None, limits: Limits, heap_age_ns: int
     ) -> VGpuStatistics:
         """What it is and did. `all_ns`: charged on its Gpu to all. `entitled_share`: beside those that are active. `limits`: what it may have
-        of what all share."""
+        of what all share. `heap_age_ns`: how old what is told of its heap may be."""
+        heap = self._count_heap(heap_age_ns)
         clients = self.clients()
         totals = self.totals
         for client in clients:
@@ -49,11 +54,12 @@ class VGpu:
         return VGpuStatistics(
             name=self.name,
             kind=self.kind,
-            **asdict(self.entitlement),
+            **vars(self.entitlement),
             gpu_number=self.gpu.number,
             gpu_uuid=self.gpu.device.uuid,
             region_bytes=self.region.region_bytes,
-            region_free_bytes=self.region.statistics().nr_free_pages * PAGE_BYTES,
+            region_free_bytes=heap.nr_free_pages * PAGE_BYTES,
+            heap_used_bytes=sum(heap.nr_client_pages) * PAGE_BYTES,
             memory_bytes=account.memory_bytes,
             used_ns=account.used_ns,
             held_ns=account.held_ns,
@@ -68,10 +74,19 @@ class VGpu:
             expelled_for=self.expelled_for,
             limits=limits,
             window_bytes=self.window.mapped_bytes,
+            received=self.gpu.keeper.received(self.index),
+            refused=dict(self.caretaker.nr_refused),
+            nr_worker_deaths=self.caretaker.nr_deaths,
             coscheduling=self.gpu.coscheduler.statistics(self.index),
             totals=totals,
             clients=clients,
         )
+
+    def _count_heap(self, age_ns: int) -> RegionStatistics:
+        now_ns = time.monotonic_ns()
+        if self.heap is None or now_ns - self.heap_counted_ns >= age_ns:
+            self.heap, self.heap_counted_ns = self.region.statistics(), now_ns
+        return self.heap
 
     def clients(self) -> tuple[ClientStatistics, ...]:
         """Of its programs that are served now."""

@@ -7,16 +7,16 @@ libvirt domain and stays until it is detached.
 import contextlib
 import logging
 import os
-import pwd
 import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
-from backend_host.debts import Debts
+from backend_host.debts import Debts, debtors_called
 from backend_host.device.gpu import Gpu, check_quota, check_request, place
+from backend_host.device.readings import VgpuReading
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
@@ -133,6 +133,7 @@ class VGpuRegistry:
         with self._lock:
             account = gpu.page.vgpu(vgpu.index)
             gpu.retired_ns += account.used_ns if account is not None else 0
+            gpu.retired_deaths += vgpu.caretaker.nr_deaths
             gpu.page.vgpu_free(vgpu.index)
             vgpu.region.close()
 
@@ -265,7 +266,7 @@ class VGpuRegistry:
         """Forgives the user or the domain of this name, or who is behind the vGPU of this name; says whom. RefusedError: there is no debt."""
         with self._lock:
             vgpu = self._vgpus.get(name)
-        candidates = [*([vgpu.debtor] if vgpu is not None else []), f"domain {name}", f"user {_uid(name)}"]
+        candidates = [*([vgpu.debtor] if vgpu is not None else []), *debtors_called(name)]
         for debtor in candidates:
             if self.debts.lift(debtor):
                 log.info("%s is forgiven", debtor)
@@ -285,22 +286,33 @@ class VGpuRegistry:
             return {vgpu.index: vgpu.name for vgpu in self._vgpus.values() if vgpu.gpu is gpu}
 
     def statistics(self) -> tuple[VGpuStatistics, ...]:
-        """One entry for each vGPU, in the order of their creation. The lock keeps their regions mapped and their totals whole."""
+        """One entry for each vGPU, in the order of their creation."""
+        return self.snapshot()[1]
+
+    def snapshot(self, heap_age_ns: int = 0) -> tuple[tuple[GpuStatistics, ...], tuple[VGpuStatistics, ...]]:
+        """Gpus and vGPUs at one moment: what all of a Gpu's used is what the Gpu was used. The lock keeps regions mapped and totals whole.
+        `heap_age_ns`: how old what is told of heaps may be, since to count takes long."""
         with self._lock:
-            charged_ns = {gpu.number: gpu.charged_ns() for gpu in self._gpus}
-            entitled = {gpu.number: gpu.keeper.entitled_shares(gpu.used_ns()) for gpu in self._gpus}
-            return tuple(
+            accounts = {gpu: {account.vgpu: account for account in gpu.page.vgpus()} for gpu in self._gpus}
+            used_ns = {gpu: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus}
+            entitled = {
+                gpu: gpu.keeper.entitled_shares({vgpu: account.used_ns for vgpu, account in accounts[gpu].items()})
+                for gpu in self._gpus
+            }
+            gpus = (self._gpu_statistics(gpu, accounts[gpu].values()) for gpu in self._gpus)
+            vgpus = (
                 vgpu.statistics(
-                    account, charged_ns[vgpu.gpu.number], entitled[vgpu.gpu.number].get(vgpu.index), self._limits
+                    account, used_ns[vgpu.gpu], entitled[vgpu.gpu].get(vgpu.index), self._limits, heap_age_ns
                 )
                 for vgpu in self._vgpus.values()
-                if (account := vgpu.gpu.page.vgpu(vgpu.index)) is not None
+                if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None
             )
+            return tuple(gpus), tuple(vgpus)
 
-    def gpu_statistics(self) -> tuple[GpuStatistics, ...]:
-        """One entry for each Gpu."""
-        with self._lock:
-            return tuple(gpu.statistics([vgpu.name for vgpu in self._on(gpu)]) for gpu in self._gpus)
+    def _gpu_statistics(self, gpu: Gpu, accounts: Collection[VgpuReading]) -> GpuStatistics:
+        vgpus = self._on(gpu)
+        nr_deaths = sum(vgpu.caretaker.nr_deaths for vgpu in vgpus)
+        return gpu.statistics({vgpu.index: vgpu.name for vgpu in vgpus}, accounts, nr_deaths)
 
     def _on(self, gpu: Gpu) -> list[VGpu]:
         """Those on this Gpu, with the lock held."""
@@ -404,14 +416,6 @@ class VGpuRegistry:
             vgpu = next((each for each in self._on(gpu) if each.index == index), None)
             if vgpu is not None:
                 vgpu.count(reading)
-
-
-def _uid(name: str) -> int | str:
-    """Of a user of this host; a number is one already."""
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return name
 
 
 def _unknown(name: str) -> str:

@@ -144,6 +144,11 @@ class Workers:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._thread = threading.Thread(target=self._reap, name="workers", daemon=True)
 
+    @property
+    def is_ready(self) -> bool:
+        """Workers get as far as having a context; False: the last few that were to wait for a client ended before they had one."""
+        return self._nr_failures < MAX_FAILURES
+
     def start(self) -> None:
         """Starts the reaper and the first warm workers."""
         self._said.start()

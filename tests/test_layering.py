@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cuda_api import table
-from tests.floors import C_SUFFIXES, DATA, ROOT, Package, mistakes, packages
+from tests.floors import C_SUFFIXES, DATA, ROOT, Package, imported, mistakes, packages
 
 ARROWS: dict[str, set[str]] = {
     "cuda_api": set(),
@@ -38,8 +38,8 @@ OTHER_NAMES = {
     ("pool_memory", "pool"): "pool.c would be too long",
     ("reservation", "virtual_memory"): "virtual_memory.c would be too long",
 }
-# benchmarks and tests may look at everything; nobody may look at them.
-HOUSES = {*ARROWS, "benchmarks", "tests"}
+# benchmarks, dashboards and tests may look at everything; nobody may look at them.
+HOUSES = {*ARROWS, "benchmarks", "dashboards", "tests"}
 
 
 def python_imports(source: str, package: str) -> Iterator[tuple[int, str]]:
@@ -98,6 +98,23 @@ def test_production_does_without_the_simulator() -> None:
         if not path.is_relative_to(simulator) and "scheduler.simulator" in path.read_text()
     ]
     assert wrong == []
+
+
+def test_metrics_are_known_to_the_daemon_s_start_alone() -> None:
+    """What they tell is there without them: a host that wants none runs nothing of theirs."""
+    tellers = ROOT / "backend_host/metrics"
+    knowing = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for package in ARROWS
+        for path in files_of(package, {".py", ".pyi"})
+        if not path.is_relative_to(tellers)
+        for name in imported(ast.parse(path.read_text()), list(path.relative_to(ROOT).parent.parts))
+        if name.startswith("backend_host.metrics")
+    }
+    assert {(path, name.split(".")[2]) for path, name in knowing} == {
+        ("backend_host/config.py", "address"),
+        ("backend_host/daemon.py", "serving"),
+    }
 
 
 def test_what_the_rules_would_catch() -> None:

@@ -15,12 +15,13 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
 from backend_host.device.audit import Audit
 from backend_host.device.readings import Grant, HandOver, VgpuReading, Waiting, Why, WorkerReading, WorkerState
-from backend_host.generated.counters import EACH, WorkerCounters
+from backend_host.generated.counters import BOUNDS, EACH, WorkerCounters
 from backend_host.worker._worker import ffi, lib
 
 MAX_VGPUS: int = lib.FGW_MAX_VGPUS
@@ -31,6 +32,9 @@ _DECIDED, _GRANT, _LIVES, _OWN = range(4)
 
 
 _WORDS = {name: {int(value): value.text for value in kind if value} for name, (_, kind) in EACH.items()}
+_MEMBERS = {**{name: member for name, (member, _) in EACH.items()}, **{name: name for name in BOUNDS}}
+_WORDS |= {name: dict(enumerate(words)) for name, words in BOUNDS.items()}
+_PLAIN = tuple(field.name for field in fields(WorkerCounters) if field.name not in _MEMBERS)
 _COMMAND_RUN, _COMMAND_PATIENT = 0, 1  # enum fgw_worker_command
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """Whoever may write an object could otherwise end all that map it, by making it shorter."""
@@ -169,6 +173,7 @@ class ControlPage:
             waiting_since_ns=reading.waiting_since_ns,
             limit_permille=reading.limit_permille,
             limited_until_ns=reading.limited_until_ns,
+            back_ns=reading.back_ns,
         )
 
     def vgpus(self) -> list[VgpuReading]:
@@ -220,7 +225,7 @@ class ControlPage:
             phase=_phase(reading.phase),
             stalled_since_ns=reading.stalled_since_ns,
             program=ffi.string(reading.program).decode("ascii", "replace"),
-            **{field.name: _counted(reading.counters, field.name) for field in fields(WorkerCounters)},
+            **_counted(reading.counters),
         )
 
     def workers(self) -> list[WorkerReading]:
@@ -347,15 +352,20 @@ class ControlPage:
         lib.fgw_control_set_slice_ns(self.page, slice_ns)
 
 
-def _counted(counters: ffi.CData, name: str) -> Any:
-    """A counter by its name in Python. Of those that there are many of, what each number is, in words; a number that is nothing was written by
-    a worker that its guest took over."""
-    if name not in EACH:
-        return getattr(counters, name)
-    numbers, words = enumerate(getattr(counters, EACH[name][0])), _WORDS[name]
-    return {words.get(number, "unknown"): count for number, count in numbers if count}
+def _counted(counters: ffi.CData) -> dict[str, Any]:
+    """Counters by their names in Python. Of those that there are many of, what each number is, in words; a number that is nothing was written
+    by a worker that its guest took over."""
+    counted = {name: getattr(counters, name) for name in _PLAIN}
+    for name, member in _MEMBERS.items():
+        words, array = _WORDS[name], getattr(counters, member)
+        counts = ffi.unpack(array, len(array))
+        counted[name] = (
+            {words.get(number, "unknown"): count for number, count in enumerate(counts) if count} if any(counts) else {}
+        )
+    return counted
 
 
+@lru_cache(maxsize=32)
 def _phase(number: int) -> str:
     return str(ffi.string(lib.fgw_phase_word(number)).decode("ascii"))
 

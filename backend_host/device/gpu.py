@@ -7,7 +7,7 @@ Wrong when: one program is to use several. A guest sees its own Gpu alone, as de
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend_host.budgets import Budgets
@@ -16,9 +16,11 @@ from backend_host.coscheduling import Coscheduler
 from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
+from backend_host.device.readings import VgpuReading
 from backend_host.devices import Device, kernel_wall
 from backend_host.entitlement import WHOLE, Entitlement
 from backend_host.errors import RefusedError
+from backend_host.fairness import min_max_ratio
 from backend_host.grants import GrantKeeper
 from backend_host.history import WINDOWS_S
 from backend_host.sizes import format_size
@@ -45,17 +47,19 @@ class Gpu:
     """What each of its workers is behind."""
     retired_ns: int = 0
     """Charged to vGPUs that are gone."""
+    retired_deaths: int = 0
+    """Of workers of vGPUs that are gone, while their programs lived."""
     _watchdog: Watchdog | None = None
     _auditor: Auditor | None = None
     _apart: Apart | None = None
 
     def charged_ns(self) -> int:
         """GPU time used here since the daemon started."""
-        return self.retired_ns + sum(self.used_ns().values())
+        return self.used_ns(self.page.vgpus())
 
-    def used_ns(self) -> dict[int, int]:
-        """GPU time used by each vGPU here, by its number."""
-        return {account.vgpu: account.used_ns for account in self.page.vgpus()}
+    def used_ns(self, accounts: Iterable[VgpuReading]) -> int:
+        """By these accounts, of all its vGPUs."""
+        return self.retired_ns + sum(account.used_ns for account in accounts)
 
     @contextlib.contextmanager
     def watched(
@@ -100,8 +104,11 @@ class Gpu:
             preempts=device.preempts,
         )
 
-    def statistics(self, vgpus: Sequence[str]) -> GpuStatistics:
-        """What this Gpu is and does, with the names of the vGPUs on it."""
+    def statistics(
+        self, vgpus: Mapping[int, str], accounts: Collection[VgpuReading], nr_worker_deaths: int
+    ) -> GpuStatistics:
+        """What this Gpu is and does, with the vGPUs on it, their names by their numbers, their accounts, and deaths of their workers."""
+        used_ns = {account.vgpu: account.used_ns for account in accounts}
         return GpuStatistics(
             **vars(self.device_statistics()),
             number=self.number,
@@ -109,12 +116,15 @@ class Gpu:
             pci_bus_id=self.device.pci_bus_id,
             policy=self.keeper.policy_name,
             slice_ns=self.page.slice_ns,
-            used_ns=self.charged_ns(),
-            used_bytes=sum(account.memory_bytes for account in self.page.vgpus()),
-            recent_shares=dict(zip(WINDOWS_S, self.keeper.all_recent_shares(self.used_ns()), strict=True)),
-            vgpus=tuple(vgpus),
+            used_ns=self.used_ns(accounts),
+            used_bytes=sum(account.memory_bytes for account in accounts),
+            recent_shares=dict(zip(WINDOWS_S, self.keeper.all_recent_shares(used_ns), strict=True)),
+            nr_worker_deaths=self.retired_deaths + nr_worker_deaths,
+            vgpus=tuple(vgpus.values()),
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
+            is_ready=self.workers.is_ready,
+            min_max_ratio=min_max_ratio(map(self.keeper.received, vgpus)),
             nr_apart=0 if self._apart is None else self._apart.nr_times,
         )
 

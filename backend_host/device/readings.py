@@ -87,6 +87,8 @@ class VgpuReading:
     """Thousandths of the GPU that it uses at most; 0: no limit."""
     limited_until_ns: int = 0
     """What it was charged lasts until then at its limit (worker/page/allowance.h)."""
+    back_ns: int = 0
+    """Its limit keeps it from a turn until then; 0: it does not."""
 
     @property
     def charged_ns(self) -> int:

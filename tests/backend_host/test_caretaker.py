@@ -204,22 +204,24 @@ def test_a_worker_that_dies_while_it_serves(scene: Scene, caplog: pytest.LogCapt
     assert scene.state(0) == ClientState.DEAD
     assert scene.ended == [worker]
     assert "the worker of client 0 ended with status -11" in caplog.text
+    assert scene.caretaker.nr_deaths == 1
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "code", "why"),
     [
-        (ControlPageFullError("all taken"), CUDA_ERROR_OUT_OF_MEMORY),
-        (OSError(11, "no processes"), CUDA_ERROR_SYSTEM_NOT_READY),
-        (WorkerFailedError("ended at its start"), CUDA_ERROR_SYSTEM_NOT_READY),
+        (ControlPageFullError("all taken"), CUDA_ERROR_OUT_OF_MEMORY, "workers"),
+        (OSError(11, "no processes"), CUDA_ERROR_SYSTEM_NOT_READY, "start"),
+        (WorkerFailedError("ended at its start"), CUDA_ERROR_SYSTEM_NOT_READY, "start"),
     ],
 )
-def test_without_a_worker_a_client_is_refused(scene: Scene, error: Exception, code: int) -> None:
+def test_without_a_worker_a_client_is_refused(scene: Scene, error: Exception, code: int, why: str) -> None:
     scene.played.error = error
     scene.write(0, ClientState.HELLO)
     scene.caretaker.look(0)
     assert scene.region.client(0).state == ClientState.REFUSED
     assert scene.region.client(0).refusal == code
+    assert {word: nr for word, nr in scene.caretaker.nr_refused.items() if nr} == {why: 1}
 
 
 def test_a_client_that_closes_is_taken_back_after_its_worker_ended(scene: Scene) -> None:
@@ -235,6 +237,7 @@ def test_a_client_that_closes_is_taken_back_after_its_worker_ended(scene: Scene)
     assert scene.state(0) == ClientState.FREE
     assert scene.nr_pages(0) == 0
     assert scene.caretaker.workers() == []
+    assert scene.caretaker.nr_deaths == 0
 
 
 def test_a_guest_that_frees_its_entry_by_itself_loses_worker_and_pages(scene: Scene) -> None:

@@ -57,6 +57,9 @@ def test_what_a_vgpu_has_when_nobody_says_anything(tmp_path: Path) -> None:
         ("region_bytes = '1M'", "16M"),
         ("slice_ms = 0.1", "slice_ms"),
         ("nr_warm_workers = 'two'", "nr_warm_workers"),
+        ("metrics = '0.0.0.0:9400'", "metrics: others would reach '0.0.0.0:9400'.* Serve 127.0.0.1:9400"),
+        ("metrics = 9400", "metrics must be str, not 9400"),
+        ("metrics_file = '/var/lib/fairgv.txt'", "metrics_file must end in .prom"),
         ("device = ", "fairgv.toml"),
     ],
 )

@@ -24,6 +24,10 @@ memory_bytes = { unit = "bytes", keep = "last", seen_by = "guest", help = "Memor
 nr_whole = { unit = "count", keep = "sum", seen_by = "operator", help = "Whole.", each = "reason", room = 4 }
 nr_parks = { unit = "count", keep = "sum", seen_by = "nobody", help = "Naps." }
 """
+TIMES = """
+nr_waits = { unit = "count", keep = "sum", seen_by = "operator", help = "Waits.", bounds_ns = [10, 1000], sum = "wait_ns" }
+wait_ns = { unit = "ns", keep = "sum", seen_by = "operator", help = "Of all waits." }
+"""
 
 
 def test_the_files_are_fresh() -> None:
@@ -42,6 +46,31 @@ def test_who_sees_what() -> None:
         "uint64_t memory_bytes;",
         "uint32_t nr_whole[4];",
     ]
+
+
+def test_times_are_counted_by_their_length() -> None:
+    waits, _ = counters.from_text(TIMES, ())
+    assert waits.words == ("10", "1000", counters.LONGER)
+    assert waits.field.declaration() == "uint64_t nr_waits[3];"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[10, 1000]", "[1000, 10]", "nr_waits: bounds_ns = [1000, 10] are no times that grow"),
+        ("[10, 1000]", "[10, 10]", "nr_waits: bounds_ns = [10, 10] are no times that grow"),
+        ("[10, 1000]", "[]", "nr_waits: bounds_ns = [] are no times that grow"),
+        ("[10, 1000]", "10", "nr_waits: bounds_ns = 10 are no times that grow"),
+        ("[10, 1000]", '["10"]', "nr_waits: bounds_ns = ['10'] are no times that grow"),
+        (', sum = "wait_ns"', "", "nr_waits: bounds_ns and sum stand together"),
+        ('sum = "wait_ns"', 'sum = "waits_ns"', "nr_waits: sum = 'waits_ns' is no counter in ns"),
+        ("bounds_ns =", 'each = "reason", room = 4, bounds_ns =', "nr_waits: it is by each or by bounds_ns"),
+    ],
+)
+def test_a_mistake_about_times_stops_generation_too(old: str, new: str, message: str) -> None:
+    assert TIMES.count(old) == 1
+    with pytest.raises(CountersError, match=re.escape(message)):
+        counters.from_text(TIMES.replace(old, new), (REASON,))
 
 
 @pytest.mark.parametrize(

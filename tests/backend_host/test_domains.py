@@ -76,6 +76,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
 
 def test_a_domain_goes_to_another_gpu_at_its_next_start(played: Played, caplog: pytest.LogCaptureFixture) -> None:
     assert played.vgpu(PLAIN).gpu_number == 0
+    assert played.domains.uuids() == {"vm": "uuid"}
     assert played.vgpu(Entitlement(gpu="1")).gpu_number == 1, "one that is off has no program that could mind"
     assert played.vgpu(Entitlement(gpu="1"), run_id=5).gpu_number == 1
     changed = played.vgpu(Entitlement(weight=3, gpu="0"), run_id=5)

@@ -184,7 +184,7 @@ def test_accounts_are_kept_apart(registry: VGpuRegistry, gpus: list[Gpu]) -> Non
     registry.close_session(first)
     third = opened(registry)
     assert [(entry.name, entry.share) for entry in registry.statistics()] == [(second.name, 1.0), (third.name, 0.0)]
-    said = registry.gpu_statistics()
+    said, _ = registry.snapshot()
     assert [(gpu.number, gpu.used_ns, gpu.vgpus) for gpu in said] == [
         (0, 3000, (third.name,)),
         (1, 1000, (second.name,)),

@@ -56,6 +56,22 @@ def test_gpu_time_is_charged_once(page: ControlPage) -> None:
     assert [told for told in policy.told if told[0] == "charged"] == [("charged", holder.vgpu, 5000)]
 
 
+def test_a_wait_for_a_turn_is_counted_by_its_length(page: ControlPage) -> None:
+    holder, waiter = Player(page), Player(page)
+    now_ns = lib.fgw_clock_ns()
+    for waited_ns in (MS // 2, MS, 20_000 * MS):  # 1 ms is a bound: no longer than it
+        assert holder.enter(now_ns)
+        assert not waiter.enter(now_ns)
+        holder.leave(now_ns)
+        now_ns += waited_ns
+        assert waiter.enter(now_ns)
+        waiter.leave(now_ns)
+    readings = [page.worker(player.slot) for player in (waiter, holder)]
+    assert [reading and reading.nr_waits for reading in readings] == [{"1000000": 2, "longer": 1}, {}]
+    assert readings[0] is not None
+    assert readings[0].wait_ns == MS // 2 + MS + 20_000 * MS
+
+
 def test_a_turn_is_as_long_as_the_policy_says(page: ControlPage) -> None:
     keeper = GrantKeeper(page, Short())
     now_ns = lib.fgw_clock_ns()

@@ -15,6 +15,7 @@ from backend_host.config import PACKAGE_ROOT
 from backend_host.counters import COUNTERS_TOML
 from backend_host.debts import DebtStatistics
 from backend_host.device.readings import HandOver, Why
+from backend_host.fairness import Received
 from backend_host.limits import Limits
 from backend_host.listing import Listed
 from backend_host.statistics import (
@@ -69,6 +70,7 @@ def documented(heading: str) -> set[str]:
         ("Gpu", GpuStatistics),
         ("vGPU", VGpuStatistics),
         ("limits", Limits),
+        ("received", Received),
         ("coscheduling", CoschedulingStatistics),
         ("client", ClientStatistics),
         ("totals", Totals),
@@ -120,6 +122,7 @@ def test_what_is_printed_has_the_keys_of_the_page(host: Host) -> None:
         "Gpu": gpu,
         "vGPU": vgpu,
         "limits": vgpu["limits"],
+        "received": vgpu["received"],
         "coscheduling": vgpu["coscheduling"],
         "totals": vgpu["totals"],
         "client": client,

@@ -84,6 +84,23 @@ def test_a_fetched_copy_is_one_round_trip(served: Served) -> None:
     assert nr_round_trips() - before == 4
 
 
+def test_a_call_is_waited_for_or_only_sent(served: Served) -> None:
+    guest = served.primary()
+    address = guest.ok("cuMemAlloc_v2", bytesize=256).dptr
+
+    def counted() -> tuple[int, int, int]:
+        worker = served.host.control.worker(served.worker.slot)
+        assert worker is not None
+        return worker.nr_calls, worker.nr_sent, worker.nr_round_trips
+
+    before = counted()
+    guest.to_device(address, bytes(256))
+    assert guest.call("cuCtxSynchronize").result == 0
+    nr_calls, nr_sent, nr_waited = (after - earlier for after, earlier in zip(counted(), before, strict=True))
+    assert nr_waited >= 1
+    assert nr_calls == nr_sent + nr_waited
+
+
 def test_a_record_that_was_given_up_is_passed_over(served: Served) -> None:
     """Whatever was written into it before."""
     guest = served.primary()

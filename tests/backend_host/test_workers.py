@@ -112,6 +112,7 @@ def test_workers_that_cannot_start_are_not_started_for_ever(
 ) -> None:
     workers = make_workers(MISSING, nr_warm=1)
     wait_for_lines(caplog, "none is kept ready any more", 1)
+    assert not workers.is_ready
     assert caplog.text.count("before it had a client") == MAX_FAILURES
     end = End()
     workers.assign(assignment(region_fd), end)
@@ -127,6 +128,7 @@ def test_a_warm_worker_that_died_is_replaced(
     warm = warm_worker(workers)
     os.kill(warm.process.pid, signal.SIGKILL)
     wait_for_lines(caplog, "before it had a client", 1)
+    assert workers.is_ready, "one is no reason to doubt the device"
     end = End()
     assert workers.assign(assignment(region_fd), end) is not warm
     assert end.wait() is not None

@@ -192,6 +192,15 @@ static struct fgw_stream *stream_of(struct fgw_worker *worker, const struct fgw_
     return fgw_stream_find(worker, number);
 }
 
+/* A round trip is counted as it is answered. */
+static void count_call(struct fgw_worker *worker, uint16_t response)
+{
+    fgw_count(&worker->slot->nr_calls, 1);
+    if (response == FGV_NO_RESPONSE) {
+        fgw_count(&worker->slot->nr_sent, 1);
+    }
+}
+
 /* A launch that goes in parts. False: not all of it is out. */
 static bool serve_parts(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t response)
 {
@@ -203,7 +212,7 @@ static bool serve_parts(struct fgw_worker *worker, struct fgw_parsed *parsed, ui
     if (state == FGW_PARTS_MORE) {
         return false;
     }
-    fgw_count(&worker->slot->nr_calls, 1);
+    count_call(worker, response);
     if (state == FGW_PARTS_WHOLE) {
         fgw_serve_now(worker, parsed->service, &parsed->request, response);
         return true;
@@ -259,7 +268,7 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
     }
     CUresult result = fgw_context_enter(worker, parsed->header.context);
     if (result != CUDA_SUCCESS && (service->needs_context || parsed->header.context != 0)) {
-        fgw_count(&worker->slot->nr_calls, 1);
+        count_call(worker, response);
         fgw_copy_settle(worker, &parsed->request, NULL, result);
         fgw_refuse(worker, response, result);
         return true;
@@ -270,7 +279,7 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
             return state == FGW_PARTS_TAKEN && serve_parts(worker, parsed, response);
         }
     }
-    fgw_count(&worker->slot->nr_calls, 1);
+    count_call(worker, response);
     if (service->cost != FGV_COST_NONE && worker->current && worker->current->fault != CUDA_SUCCESS) {
         /* Nothing is submitted any more where nothing is watched, and charged, any more. */
         fgw_copy_settle(worker, &parsed->request, NULL, worker->current->fault);
@@ -318,7 +327,7 @@ enum fgw_served fgw_serve_record(struct fgw_worker *worker, const struct fgv_con
         return FGW_SERVED;
     }
     if (fgw_parts_answers(worker, &parsed.request)) {
-        fgw_count(&worker->slot->nr_calls, 1);
+        count_call(worker, record->response);
         fgw_answer(worker, parsed.service, record->response, CUDA_ERROR_NOT_READY, NULL);
         return FGW_SERVED;
     }

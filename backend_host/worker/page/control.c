@@ -245,6 +245,14 @@ static uint32_t nr_workers(const struct fgw_control *control, uint32_t index)
     return nr;
 }
 
+static uint64_t back_ns(const struct fgw_control *control, uint32_t index)
+{
+    const struct fgw_rate rate = {.permille = atomic_load(&control->decided->vgpus[index].limit_permille),
+                                  .slice_ns = atomic_load(&control->decided->slice_ns)};
+    const uint64_t word = atomic_load(&control->accounts[index]->limited_until_ns);
+    return rate.permille != 0 ? fgw_allowance_return_ns(word, rate) : 0;
+}
+
 bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct fgw_vgpu_reading *reading)
 {
     const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
@@ -263,6 +271,7 @@ bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct f
         .quota_bytes = quota_bytes,
         .waiting_since_ns = atomic_load(&account->waiting_since_ns),
         .limited_until_ns = atomic_load(&account->limited_until_ns),
+        .back_ns = back_ns(control, index),
         .limit_permille = atomic_load(&vgpu->limit_permille),
         .nr_workers = nr_workers(control, index),
         .nr_waiting = fgw_set_nr_common(&vgpu->members, &control->grant->waiting),

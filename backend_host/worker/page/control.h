@@ -18,6 +18,7 @@ struct fgw_vgpu_reading {
     uint64_t quota_bytes;
     uint64_t waiting_since_ns;
     uint64_t limited_until_ns; /* see allowance.h */
+    uint64_t back_ns;          /* its limit keeps it from a turn until then; 0: it does not */
     uint32_t limit_permille;   /* 0: none */
     uint32_t nr_workers;
     uint32_t nr_waiting;

@@ -186,6 +186,7 @@ static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     grantee->turn_since_ns = turn_start_ns(grantee->control, now_ns);
     grantee->turn_waited_ns = grantee->is_waiting ? now_ns - grantee->waiting_since_ns : 0;
+    fgw_hand_over_waited(grantee->slot, grantee->turn_waited_ns);
     grantee->turn_held_ns = grantee->turn_spared_ns = 0;
     fgw_hand_over_enter(grantee->control, atomic_load(&grantee->control->grant->word), now_ns);
     grantee->turn_round_trips = atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed);

@@ -1,5 +1,6 @@
 #include "page/hand_over.h"
 
+#include "base/count.h"
 #include "page/bell.h"
 #include "page/outlook.h"
 
@@ -29,6 +30,20 @@ void fgw_hand_over_enter(struct fgw_control *control, uint64_t word, uint64_t no
     if (fgw_stamp_tag(before) != fgw_stamp_tag(entered)) {
         atomic_store_explicit(&entry->entered, entered, memory_order_relaxed);
     }
+}
+
+void fgw_hand_over_waited(struct fgw_worker_slot *slot, uint64_t waited_ns)
+{
+    static const uint64_t bounds_ns[] = FGV_NR_WAITS_BOUNDS_NS;
+    uint32_t place = 0;
+    if (waited_ns == 0) {
+        return;
+    }
+    while (place < sizeof(bounds_ns) / sizeof(bounds_ns[0]) && waited_ns > bounds_ns[place]) {
+        place++;
+    }
+    fgw_count(&slot->nr_waits[place], 1);
+    fgw_count(&slot->wait_ns, waited_ns);
 }
 
 static bool read_entry(struct fgw_control *control, uint32_t sequence, struct fgw_hand_over_reading *reading)

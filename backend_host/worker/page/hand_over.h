@@ -31,5 +31,7 @@ uint32_t fgw_control_hand_overs(struct fgw_control *control, uint32_t sequence, 
 void fgw_hand_over_note(struct fgw_control *control, uint64_t word, uint64_t next, uint32_t why);
 /* A worker of the holder entered under this word. The first one is kept. */
 void fgw_hand_over_enter(struct fgw_control *control, uint64_t word, uint64_t now_ns);
+/* Counts a worker's wait for the turn that it has now; 0: it had it at once, which is no wait. */
+void fgw_hand_over_waited(struct fgw_worker_slot *slot, uint64_t waited_ns);
 
 #endif

@@ -1,0 +1,213 @@
+"""All metrics there are, in the order in which they are told: of each vGPU, of each Gpu, and of the daemon.
+
+Most of a vGPU's come from the table of counters (metric.py). Here are those that no worker counts, and those that are put together of several
+counters.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from backend_host import counters
+from backend_host.entitlement import WHOLE
+from backend_host.history import WINDOWS_S
+from backend_host.metrics.metric import NS, PREFIX, Kind, Metric, of_counters
+from backend_host.statistics import DaemonStatistics, GpuStatistics, VGpuStatistics
+from cuda_api import table as calls
+
+INFO = "fairgv_vgpu_info"
+INFO_HELP = (
+    "1. What a vGPU is: kind is session (of commands) or domain, whose name and UUID follow; gpu is the Gpu's number."
+)
+DEVICE_INFO = "fairgv_device_info"
+DEVICE_INFO_HELP = "1. What a Gpu is."
+BUILD_INFO = "fairgv_build_info"
+BUILD_INFO_HELP = "1. Which FairGV serves."
+
+_MINUTE = WINDOWS_S[-1]
+_BY_HAND = ("nr_calls", "nr_round_trips", "nr_sent", "nr_refused", "memory_bytes")
+"""Counters that metrics below tell of."""
+
+
+def _vgpu(name: str, kind: Kind, help_: str, read: Callable[[VGpuStatistics], Any], label: str = "") -> Metric:
+    return Metric(PREFIX + name, kind, help_, read, label)
+
+
+def _calls(vgpu: VGpuStatistics) -> dict[str, int]:
+    return {"sent": vgpu.totals.nr_sent, "waited": vgpu.totals.nr_round_trips}
+
+
+def _refused(vgpu: VGpuStatistics) -> dict[str, int]:
+    return {"request": vgpu.totals.nr_refused, **vgpu.refused}
+
+
+OF_VGPUS: tuple[Metric, ...] = (
+    _vgpu(
+        "gpu_seconds_total", "counter", "GPU time that it used: charge back by this.", lambda vgpu: vgpu.used_ns / NS
+    ),
+    _vgpu(
+        "held_seconds_total",
+        "counter",
+        "Time that it kept the GPU from others without using it. It pays for that as for use.",
+        lambda vgpu: vgpu.held_ns / NS,
+    ),
+    _vgpu(
+        "share_ratio",
+        "gauge",
+        f"Its part of its Gpu's time in the last {_MINUTE} s, or since it came.",
+        lambda vgpu: vgpu.recent_shares.get(_MINUTE, 0.0),
+    ),
+    _vgpu(
+        "entitled_ratio",
+        "gauge",
+        f"The part of its Gpu's time that was its in the last {_MINUTE} s: its weight over those of all that were active, within its request "
+        "and limit; nothing while it is not active.",
+        lambda vgpu: vgpu.received.entitled,
+    ),
+    _vgpu(
+        "active_ratio",
+        "gauge",
+        f"The part of the last {_MINUTE} s in which it held the GPU or waited for it.",
+        lambda vgpu: vgpu.received.active,
+    ),
+    _vgpu(
+        "received_ratio",
+        "gauge",
+        f"What it was charged in the last {_MINUTE} s over what was due to it of the time that all were charged: 1 is fair. None where "
+        "nothing was due.",
+        lambda vgpu: vgpu.received.of_due,
+    ),
+    _vgpu("weight", "gauge", "Its weight.", lambda vgpu: vgpu.weight),
+    _vgpu(
+        "request_ratio",
+        "gauge",
+        "The part of the GPU that it gets while it has work for it; 0: none is requested.",
+        lambda vgpu: vgpu.request / WHOLE,
+    ),
+    _vgpu("limit_ratio", "gauge", "The most of the GPU that it uses; 1: no limit.", lambda vgpu: vgpu.limit / WHOLE),
+    _vgpu(
+        "memory_bytes",
+        "gauge",
+        "Device memory that it has: what its programs allocated, and what the driver takes for them.",
+        lambda vgpu: vgpu.memory_bytes,
+    ),
+    _vgpu(
+        "memory_limit_bytes",
+        "gauge",
+        "Its memory quota. None where it has none.",
+        lambda vgpu: vgpu.quota_bytes or None,
+    ),
+    _vgpu(
+        "pinned_bytes",
+        "gauge",
+        "Host memory in its region and behind it that its programs hold: pinned memory above all, and buffers of copies. Up to 15 s old.",
+        lambda vgpu: vgpu.heap_used_bytes,
+    ),
+    _vgpu("grants_total", "counter", "Turns that it got.", lambda vgpu: vgpu.nr_grants),
+    _vgpu(
+        "calls_total",
+        "counter",
+        "Calls that came to its workers: waited for by the guest, or sent and not waited for. A copy to the guest whose end alone is waited "
+        "for counts as both.",
+        _calls,
+        "class",
+    ),
+    _vgpu("programs", "gauge", "Programs that are served now.", lambda vgpu: len(vgpu.clients)),
+    _vgpu(
+        "programs_total", "counter", "Programs that were served, those included.", lambda vgpu: vgpu.totals.nr_clients
+    ),
+    _vgpu(
+        "refused_total",
+        "counter",
+        "What was refused, by reason. request: malformed or hostile requests. Programs that were not served: clients (it has as many as it "
+        "may), banned, workers (all places for workers are taken), start (no worker could start).",
+        _refused,
+        "reason",
+    ),
+    _vgpu(
+        "timed_out_total",
+        "counter",
+        "Programs whose workers were ended as their work kept others from the GPU.",
+        lambda vgpu: vgpu.nr_timed_out,
+    ),
+    _vgpu(
+        "expelled_total",
+        "counter",
+        "Times that all its workers were ended because one of them was taken over.",
+        lambda vgpu: vgpu.nr_expelled,
+    ),
+    _vgpu(
+        "worker_deaths_total",
+        "counter",
+        "Workers that ended while their programs lived.",
+        lambda vgpu: vgpu.nr_worker_deaths,
+    ),
+    *of_counters(counters.read(calls.read().values), _BY_HAND),
+)
+"""Of a VGpuStatistics each, and with the label vgpu, its name."""
+
+
+def _device(name: str, kind: Kind, help_: str, read: Callable[[Any], Any]) -> Metric:
+    return Metric("fairgv_" + name, kind, help_, read)
+
+
+def _busy(gpu: GpuStatistics) -> float:
+    return gpu.used_ns / NS
+
+
+OF_DEVICES: tuple[Metric, ...] = (
+    _device(
+        "device_busy_seconds_total", "counter", "GPU time that all vGPUs used, those that are gone included.", _busy
+    ),
+    _device("device_memory_bytes", "gauge", "Memory that the device has.", lambda gpu: gpu.memory_bytes),
+    _device(
+        "device_ready",
+        "gauge",
+        "1 while workers get a context on the device; 0 once three in a row ended before they had one: it may be lost.",
+        lambda gpu: int(gpu.is_ready),
+    ),
+    _device(
+        "device_worker_deaths_total",
+        "counter",
+        "Workers that ended while their programs lived, those of vGPUs that are gone included.",
+        lambda gpu: gpu.nr_worker_deaths,
+    ),
+    _device(
+        "device_apart_total",
+        "counter",
+        "Times that vGPUs got a grant each, as somebody had written into that of all what no worker writes.",
+        lambda gpu: gpu.nr_apart,
+    ),
+    _device(
+        "fairness_min_max_ratio",
+        "gauge",
+        f"The least over the largest received_ratio of the vGPUs that wanted the GPU through the last {_MINUTE} s: 1 is fair. None where "
+        "they are fewer than two.",
+        lambda gpu: gpu.min_max_ratio,
+    ),
+)
+"""Of a GpuStatistics each, and with the label gpu, its number."""
+
+
+def _restarts(daemon: DaemonStatistics) -> int:
+    return daemon.nr_restarts
+
+
+OF_DAEMON: tuple[Metric, ...] = (
+    _device(
+        "daemon_restarts_total", "counter", "Starts of the daemon after its first in this state directory.", _restarts
+    ),
+    _device(
+        "daemon_uptime_seconds",
+        "gauge",
+        "Time since the daemon started.",
+        lambda daemon: daemon.uptime_ns / NS,
+    ),
+)
+"""Of the DaemonStatistics."""
+
+INFOS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    INFO: (INFO_HELP, ("vgpu", "kind", "domain", "uuid", "gpu")),
+    DEVICE_INFO: (DEVICE_INFO_HELP, ("gpu", "name", "uuid", "pci", "policy")),
+    BUILD_INFO: (BUILD_INFO_HELP, ("version",)),
+}
+"""Metrics that are always 1, with what they tell in their labels."""

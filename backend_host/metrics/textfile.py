@@ -1,0 +1,66 @@
+"""Writes the metrics into a file again and again, for node_exporter's textfile collector.
+
+Whoever reads sees a whole file: each is written beside it and takes its place. It goes when the daemon stops, as its numbers would stand still.
+
+Wrong when: the daemon dies. The file then stays as it was; node_textfile_mtime_seconds tells its age.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from backend_host.errors import FairGVError
+
+PERIOD_S = 15.0
+"""Prometheus asks every 15 s or more, as a rule."""
+
+log = logging.getLogger("fairgv.metrics")
+
+
+class MetricsFile:
+    """One thread for one file. FairGVError when the file cannot be written at the start."""
+
+    def __init__(self, path: Path, text: Callable[[], bytes]) -> None:
+        self._path = path
+        self._new = path.with_suffix(".new")  # of which the collector reads nothing
+        self._text = text
+        self._is_failing = False
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metrics-file", daemon=True)
+
+    def start(self) -> None:
+        """Writes it, and goes on."""
+        try:
+            self._write()
+        except OSError as error:
+            raise FairGVError(
+                f"cannot write {self._path}: {error.strerror}; set metrics_file to a file in the folder of node_exporter's "
+                "--collector.textfile.directory, which the daemon may write to"
+            ) from error
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread and removes the file."""
+        self._is_stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+            self._new.unlink(missing_ok=True)
+
+    def _run(self) -> None:
+        while not self._is_stopping.wait(PERIOD_S):
+            try:
+                self._write()
+                self._is_failing = False
+            except Exception:
+                if not self._is_failing:  # told once, and not every 15 s
+                    log.exception("the metrics are not written to %s; trying again", self._path)
+                self._is_failing = True
+
+    def _write(self) -> None:
+        self._new.write_bytes(self._text())
+        self._new.chmod(0o644)
+        self._new.replace(self._path)
