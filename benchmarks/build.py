@@ -57,7 +57,7 @@ def _commands(name: str, nvcc: Nvcc, output: Path) -> list[list[str]]:
 
 def _sources(name: str) -> list[Path]:
     own = [SOURCES / f"{name}.cu", SOURCES / f"{name}_loops.c", SOURCES / f"{name}.h"]
-    shared = [SOURCES / part for part in ("check.h", "common.c", "common.h", "stretch.h")]
+    shared = [SOURCES / part for part in ("check.h", "common.c", "common.h", "requests.h", "stretch.h")]
     return [path for path in [*own, *shared] if path.exists()]
 
 

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "check.h"
+#include "requests.h"
 #include "stretch.h"
 
 struct span {
@@ -145,25 +146,6 @@ static std::vector<struct look> look_each(double period_s, double begin_s, const
         }
     }
     return looks;
-}
-
-/* A row of launches, on seconds_now()'s clock. */
-struct request {
-    double begin_s, end_s;
-};
-
-/* Those that ended within the stretch: how many, and how long they took in the mean. */
-static void print_requests(const std::vector<struct request> &requests, const struct stretch &stretch)
-{
-    unsigned long nr = 0;
-    double sum_s = 0;
-    for (const struct request &request : requests) {
-        if (request.end_s >= stretch.begin_s && request.end_s < stretch.end_s) {
-            nr++;
-            sum_s += request.end_s - request.begin_s;
-        }
-    }
-    printf(", \"requests\": %lu, \"request_us\": %.9g", nr, nr ? 1e6 * sum_s / nr : 0);
 }
 
 static void print_looks(const std::vector<struct look> &looks)
