@@ -44,6 +44,8 @@ class Outcome:
     nr_parts: int | None
     turns_ns: tuple[int, ...] = ()
     """How long its turns were to last, in each look at the accounts."""
+    overuse_s: float | None = None
+    """What its turns went on beyond their ends while others waited, of the stretch that counts."""
 
 
 def run_together(
@@ -109,4 +111,5 @@ def _outcome(
         grown("nr_launches"),
         nr_parts,
         tuple(look[index].turn_ns for look in (*before, *after)),
+        grown("overuse_ns") / 1e9,
     )

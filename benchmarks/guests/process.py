@@ -206,6 +206,7 @@ def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:
             each["totals"]["nr_parts"],
             each["coscheduling"]["nr_boosts"],
             each["turn_ns"],
+            each["totals"]["overuse_ns"],
         )
         for each in found
     )

@@ -15,7 +15,8 @@ RUN_LIMIT_S = 300.0
 @dataclass(frozen=True)
 class Account:
     """One vGPU's, so far: GPU time charged for use, and for holding it without use, turns, launches, parts of large ones, and
-    how often a thread of it was boosted. `turn_ns` is how long its turns may last now."""
+    how often a thread of it was boosted. `turn_ns` is how long its turns may last now, `overuse_ns` what they went on beyond their ends while
+    others waited."""
 
     used_ns: int
     held_ns: int
@@ -24,6 +25,7 @@ class Account:
     nr_parts: int
     nr_boosts: int
     turn_ns: int = 0
+    overuse_ns: int = 0
 
 
 @dataclass(frozen=True)
