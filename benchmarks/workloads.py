@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backend_host.config import PACKAGE_ROOT
 from benchmarks.build import NAMES, build, build_without_ptx
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 
@@ -33,6 +34,7 @@ program's default."""
 SPIN = "spin"
 SPIN_UNIT = "kernel s/s"
 ENDLESS = "endless"
+SCRIPTS = PACKAGE_ROOT / "benchmarks/frameworks"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,15 @@ class Workload:
     def path(self) -> Path:
         """Built, and up to date."""
         return build(self.program) if self.capability is None else build_without_ptx(self.program, self.capability)
+
+
+@dataclass(frozen=True)
+class Script(Workload):
+    """One of benchmarks/frameworks in place of one of benchmarks/programs. It is run by the first python3 of PATH."""
+
+    def path(self) -> Path:
+        """As it is."""
+        return SCRIPTS / f"{self.program}.py"
 
 
 def sized(program: str, device: str) -> Workload:
