@@ -1,6 +1,6 @@
 """Programs of PyTorch, JAX, CuPy and Triton, natively and through FairGV: `python -m benchmarks.frameworks [--python PYTHON] [NAME ...]`.
 
-Each program of this folder prints what it computed, and how long one step took. The table says for each step whether the two runs computed
+Each of PROGRAMS prints what it computed, and how long one step took. The table says for each step whether the two runs computed
 the same, to the last digit printed, and the time through FairGV over the native one, both the best of all runs. A framework that is not
 installed, or fails natively, is left out, and said to be.
 """
