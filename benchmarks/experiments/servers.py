@@ -28,13 +28,16 @@ PART = 3.5
 ALONE_S = 3.0
 """For the length of a request, alone; less where a measurement is shorter."""
 NETWORKS: Mapping[str, tuple[str, ...]] = {
-    "cuda": ("--size", "224", "--channels", "64"),
+    "cuda": ("--size", "224", "--channels", "256"),
     "soft": ("--size", "32", "--channels", "8"),
 }
-NETWORK_BATCHES: Mapping[str, tuple[int, ...]] = {"cuda": (64, 114, 139), "soft": (4, 7, 9)}
+NETWORK_BATCHES: Mapping[str, tuple[int, ...]] = {"cuda": (12, 22, 26), "soft": (4, 7, 9)}
+"""An H100 takes 2.95 ms for an image; softgpu has lengths of the same proportions, a few ms."""
 DETECTION_MODELS = ("fasterrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "maskrcnn_resnet50_fpn")
+DETECTION_SIZE = 320
+"""All models scale images to 800 pixels, but masks are as large as the image: for one of 480 pixels an H100's host takes 117 ms."""
 DETECTION_BATCHES = (4, 10, 1)
-"""35 ms on an H100, 25 ms for 4 images, and 117 ms, of which copying masks is most."""
+"""36, 62 and 82 ms on an H100, by medians and means of 25 requests, which vary by the host."""
 NEEDED = ("torch", "torchvision")
 
 
@@ -148,7 +151,11 @@ def programs(kind: str, device: str, batch: Sequence[int] | None) -> list[Worklo
             for each in batch or NETWORK_BATCHES[device]
         ]
     return [
-        Script("torch_detection", f"{model.removesuffix('_fpn')}, {_images(each)}", (model, "--batch", str(each)))
+        Script(
+            "torch_detection",
+            f"{model.removesuffix('_fpn')}, {_images(each)}",
+            (model, "--size", str(DETECTION_SIZE), "--batch", str(each)),
+        )
         for model, each in zip(DETECTION_MODELS, batch or DETECTION_BATCHES, strict=True)
     ]
 

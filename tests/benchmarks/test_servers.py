@@ -39,7 +39,7 @@ def test_models_that_find_objects_are_a_script() -> None:
         "retinanet_resnet50, 2 images",
         "maskrcnn_resnet50, 2 images",
     ]
-    assert found[1].arguments == ("retinanet_resnet50_fpn", "--batch", "2")
+    assert found[1].arguments == ("retinanet_resnet50_fpn", "--size", "320", "--batch", "2")
     [path] = {each.path() for each in found}
     assert path.stat().st_mode & 0o111 == 0o111
     assert path.read_text().startswith("#!/usr/bin/env python3\n")
