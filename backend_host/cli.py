@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from backend_host import hand_overs, output, tables, top
+from backend_host import config_commands, hand_overs, output, tables, top
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
     SLICING_MODES,
+    SYSTEM_FILE,
     Config,
+    file_or_system,
     load_config,
     milliseconds,
 )
@@ -58,50 +60,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--state-dir",
         type=Path,
-        help=f"where the daemon keeps its socket and log (default {default_state_dir()}); one daemon for each",
+        help="where the daemon keeps its socket and log (default: /run/fairgv of root, else fairgv in $XDG_RUNTIME_DIR); one daemon for each",
     )
     parser.add_argument("--version", action=VersionAction)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     start = commands.add_parser("start", help="start the daemon")
-    start.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; the options here win over it")
-    start.add_argument(
-        "--device", choices=DEVICE_KINDS, help="cuda: NVIDIA's driver; soft: the CPU; auto: cuda if it answers"
-    )
-    start.add_argument("--policy", type=policy_argument, choices=sorted(POLICIES), help="who gets the GPU next")
-    start.add_argument(
-        "--slice-ms", type=float, metavar="MS", help="how long a vGPU may hold the GPU while others wait"
-    )
-    start.add_argument(
-        "--slicing",
-        choices=SLICING_MODES,
-        help="how large launches go: boxes (parts of the grid, the default), persistent (blocks that can be stopped), off (whole)",
-    )
-    start.add_argument(
-        "--quota",
-        choices=QUOTAS,
-        help="how long a turn lasts: a slice (the default), or by the bursts of work of the vGPU's programs",
-    )
-    start.add_argument(
-        "--preemption",
-        choices=PREEMPTIONS,
-        help="kernels that outlive their turn: withdraw (off the GPU until the next one, the default), driver (time slices beside others)",
-    )
-    start.add_argument(
-        "--trusted-guests",
-        action="store_true",
-        default=None,
-        help="serve also where kernels reach all memory of their worker (docs/security.md)",
-    )
-    start.add_argument(
-        "--allow-missing-wall",
-        action="append",
-        choices=WALLS,
-        metavar="NAME",
-        help="start even if this host cannot put that wall around workers, see: fairgv-host doctor; may be repeated",
-    )
+    _add_settings(start)
     start.add_argument("--foreground", action="store_true", help="stay in the foreground and log to stderr")
     start.set_defaults(run=_start)
+
+    config_commands.add_command(commands, _add_settings, _show_config)
 
     doctor = commands.add_parser(
         "doctor", help="which walls this host can put around workers, and what to do about the others"
@@ -172,6 +141,51 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_settings(start: argparse.ArgumentParser) -> None:
+    """Options that say other than the configuration file."""
+    start.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help=f"settings in TOML (default {SYSTEM_FILE}, if it is there); the options here win over it",
+    )
+    start.add_argument(
+        "--device", choices=DEVICE_KINDS, help="cuda: NVIDIA's driver; soft: the CPU; auto: cuda if it answers"
+    )
+    start.add_argument("--policy", type=policy_argument, choices=sorted(POLICIES), help="who gets the GPU next")
+    start.add_argument(
+        "--slice-ms", type=float, metavar="MS", help="how long a vGPU may hold the GPU while others wait"
+    )
+    start.add_argument(
+        "--slicing",
+        choices=SLICING_MODES,
+        help="how large launches go: boxes (parts of the grid, the default), persistent (blocks that can be stopped), off (whole)",
+    )
+    start.add_argument(
+        "--quota",
+        choices=QUOTAS,
+        help="how long a turn lasts: a slice (the default), or by the bursts of work of the vGPU's programs",
+    )
+    start.add_argument(
+        "--preemption",
+        choices=PREEMPTIONS,
+        help="kernels that outlive their turn: withdraw (off the GPU until the next one, the default), driver (time slices beside others)",
+    )
+    start.add_argument(
+        "--trusted-guests",
+        action="store_true",
+        default=None,
+        help="serve also where kernels reach all memory of their worker (docs/security.md)",
+    )
+    start.add_argument(
+        "--allow-missing-wall",
+        action="append",
+        choices=WALLS,
+        metavar="NAME",
+        help="start even if this host cannot put that wall around workers, see: fairgv-host doctor; may be repeated",
+    )
+
+
 def _add_views(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=_JSON)
     parser.add_argument("--long", action="store_true", help=_LONG)
@@ -184,21 +198,23 @@ def policy_argument(text: str) -> str:
     return text
 
 
-def _config(options: argparse.Namespace) -> Config:
+def _given(options: argparse.Namespace) -> dict[str, object]:
+    """What options say of the configuration, by field; None for those that were not given."""
     slice_ms = getattr(options, "slice_ms", None)
-    config = load_config(
-        getattr(options, "config", None),
-        state_dir=options.state_dir,
-        device=getattr(options, "device", None),
-        policy=getattr(options, "policy", None),
-        slice_ns=milliseconds(slice_ms) if slice_ms is not None else None,
-        slicing=getattr(options, "slicing", None),
-        quota=getattr(options, "quota", None),
-        preemption=getattr(options, "preemption", None),
-        trusted_guests=getattr(options, "trusted_guests", None),
-    )
+    names = ("state_dir", "device", "policy", "slicing", "quota", "preemption", "trusted_guests")
+    given = {name: getattr(options, name, None) for name in names}
+    return {**given, "slice_ns": milliseconds(slice_ms) if slice_ms is not None else None}
+
+
+def _config(options: argparse.Namespace) -> Config:
+    config = load_config(file_or_system(options.config), **_given(options))
     excused = tuple(getattr(options, "allow_missing_wall", None) or ())
     return replace(config, walls=config.walls.without(excused))
+
+
+def _show_config(options: argparse.Namespace) -> int:
+    given = {**_given(options), "walls.allow_missing": options.allow_missing_wall}
+    return config_commands.show(_config(options), file_or_system(options.config), given, is_json=options.json)
 
 
 def _connect(options: argparse.Namespace) -> Connection:

@@ -1,28 +1,34 @@
 """What an operator may set: a TOML file, the command line over it, defaults under both.
 
 Every key is checked; an unknown one stops the start and is named, because a misspelt key that is silently ignored costs an afternoon.
+
+What a field means stands below it, and what it may be in RULES: `config check` and the manual page are made from that (config_keys.py).
 """
 
 import dataclasses
 import json
 import os
 import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError, read_changes
+from backend_host.entitlement import KEYS, PLAIN, Entitlement, read_changes
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
 from backend_host.metrics.address import read_address
-from backend_host.sizes import parse_size
+from backend_host.sizes import read_size
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
+from backend_host.walls.settings import KEYS as WALL_KEYS
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
 from backend_host.walls.settings import WallSettings
 from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+SYSTEM_FILE = Path("/etc/fairgv/fairgv.toml")
+"""What commands read when no other file is named, where there is one."""
 ADOPTIONS = ("all", "attached")
 COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice")
 
@@ -35,8 +41,11 @@ class Config:
     """The settings of one daemon. Sizes in bytes, times in nanoseconds."""
 
     state_dir: Path = dataclasses.field(default_factory=default_state_dir)
+    """Where the daemon keeps its socket, its log and what it knows of domains; nobody else may write there."""
     device: str = "auto"
+    """What computes: cuda (NVIDIA's driver), soft (the software device), auto (cuda where it reports a device, else soft)."""
     policy: str = DEFAULT_POLICY
+    """Who gets the GPU next; docs/scheduling.md."""
     slice_ns: int = 0
     """Length of a slice; 0: 30 ms on a device that preempts, 6 ms on one that does not (paper, section 3.3.2)."""
     quota: str = "slice"
@@ -46,11 +55,12 @@ class Config:
     vgpu: Entitlement = PLAIN
     """What a vGPU has of which a command or a domain's definition says nothing; in a file a table, `[vgpu]`."""
     limits: Limits = ORDINARY
-    """How many programs, contexts, streams and modules a vGPU may have; in a file a table, `[limits]`."""
+    """How many programs, contexts, streams and modules a vGPU may have, and bytes of images; 0: no limit. In a file a table, `[limits]`."""
     region_bytes: int = 256 << 20
     """Size of a virtual machine's region when none is given; a power of two."""
     run_region_bytes: int = 0
-    """That of a command's, whose memory is only taken as it is written to; 0: the largest that half of the machine's memory holds."""
+    """Size of the region of a program under fairgv-run, whose memory is only taken as it is written to; 0: the largest that half of the
+    machine's memory holds."""
     pinned_bytes: int = 4 << 30
     """How much memory a virtual machine whose QEMU has the device `fairgv-memory` may get behind its region (qemu_patches/README.md)."""
     nr_warm_workers: int = 1
@@ -61,18 +71,21 @@ class Config:
     slicing_threshold_blocks: int = 360_000
     """Launches of more blocks are large (paper, section 5.5.2: 600 x 600)."""
     slicing_least_blocks: int = 1500
-    """Of a part."""
+    """A part of a large launch has at least so many."""
     slicing_part_us: int = 200
     """How long a part keeps the GPU, if it may have so many blocks; 0: parts have as few as may be."""
     preemption: str = "withdraw"
     """What becomes of a kernel that outlives its turn, where the GPU preempts: withdraw (it is taken off the GPU until its turn comes again,
     where the driver lets its owner do that), driver (it shares the GPU with the next one, by the driver's time slices); docs/slicing.md."""
     watchdog_s: int = BY_DEVICE
-    """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never. BY_DEVICE: 10 s on a
+    """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never; -1: 10 s on a
     device that cannot preempt, where others get nothing meanwhile, 300 s on one that can."""
     cuda_library: str = "libcuda.so.1"
+    """NVIDIA's driver library; without a slash it is the loader's to find."""
     softgpu_library: str = str(PACKAGE_ROOT / "build/softgpu/libcuda.so.1")
+    """The software device's library."""
     guest_library: str = str(PACKAGE_ROOT / "build/guest/libcuda.so.1")
+    """What programs under fairgv-run load."""
     walls: WallSettings = WALLS_BY_DEFAULT
     """What is around workers; in a file a table, `[walls]` (docs/walls.md)."""
     server_user: str = "nobody"
@@ -82,6 +95,7 @@ class Config:
     trusted_guests: bool = False
     """Whether to serve on a device whose kernels reach all memory of their worker (docs/security.md): only where all guests are one's own."""
     libvirt_uri: str = "qemu:///system"
+    """Which libvirt has the domains; on this machine."""
     adopt: str = "all"
     """Which domains are served: `all` whose definition has the device, or those `attached` by command only."""
     metrics: str = ""
@@ -127,23 +141,88 @@ MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
 MAX_PINNED_BYTES = 1 << 40
-_SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes"}
+SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
-_NOT_IN_FILES = {"slice_ns", "is_private", "goes_around"}
-_ENTITLEMENT = "vgpu"
-_LIMITS = "limits"
-_WALLS = "walls"
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
+_NOT_IN_FILES = {"is_private", "goes_around"}
+_KINDS = {str: "a text", int: "a whole number", bool: "true or false", Path: "a path"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a setting may be: words that go on after "must be", and whether a value is so."""
+
+    text: str
+    allows: Callable[[Any], bool]
+
+
+def _one_of(names: Sequence[str]) -> Rule:
+    return Rule(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+def _from_to(least: int, most: int, said: str = "") -> Rule:
+    return Rule(said or f"from {least} to {most}", lambda value: least <= value <= most)
+
+
+def _is_region(nr_bytes: int) -> bool:
+    return MIN_REGION_BYTES <= nr_bytes <= MAX_REGION_BYTES and not nr_bytes & (nr_bytes - 1)
+
+
+_MOST = (1 << 32) - 1
+_REGION = "a power of two from 16M to 64G"
+RULES: Mapping[str, Rule] = {
+    "device": _one_of(DEVICE_KINDS),
+    "policy": _one_of(sorted(POLICIES)),
+    "slice_ns": Rule(
+        "0, for the device's own, or at least 1: shorter slices cost more in switches than they give (docs/grants.md)",
+        lambda slice_ns: slice_ns == 0 or slice_ns >= 1_000_000,
+    ),
+    "quota": _one_of(QUOTAS),
+    "quota_max_ms": _from_to(1, 1000),
+    "region_bytes": Rule(_REGION, _is_region),
+    "run_region_bytes": Rule(f"0, or {_REGION}", lambda nr_bytes: nr_bytes == 0 or _is_region(nr_bytes)),
+    "pinned_bytes": _from_to(0, MAX_PINNED_BYTES, "from 0 to 1024G"),
+    "nr_warm_workers": _from_to(0, MAX_WARM_WORKERS),
+    "slicing": _one_of(SLICING_MODES),
+    "slicing_threshold_blocks": _from_to(0, _MOST),
+    "slicing_least_blocks": _from_to(0, _MOST),
+    "slicing_part_us": _from_to(0, _MOST),
+    "preemption": _one_of(PREEMPTIONS),
+    "watchdog_s": _from_to(BY_DEVICE, _MOST, f"from 0, for never, to {_MOST}, or {BY_DEVICE} for the device's own"),
+    "coscheduling": _one_of(COSCHEDULING),
+    "adopt": _one_of(ADOPTIONS),
+    "metrics_file": Rule(
+        "a path that ends in .prom, as node_exporter's textfile collector reads no other files",
+        lambda path: not path or path.endswith(".prom"),
+    ),
+}
+"""By field. One without a rule may be whatever is of its type; tables and `metrics` have rules of their own."""
+
+
+def file_or_system(path: Path | None) -> Path | None:
+    """The file that was named, else the system's if there is one."""
+    return path or (SYSTEM_FILE if SYSTEM_FILE.exists() else None)
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:
     """The defaults, the file over them, then each override that is not None. Raises ConfigError naming file and key."""
     values: dict[str, object] = {}
     if path is not None:
-        values.update(_read_file(path))
+        read = read_file(path)
+        if read.wrong:
+            raise ConfigError(f"{path}: {read.wrong[0]}")
+        values.update(read.values)
     values.update({key: value for key, value in overrides.items() if value is not None})
     config = Config(**values)  # type: ignore[arg-type]
-    return _checked(_absolute(config))
+    for wrong in _not_allowed(config):
+        raise ConfigError(wrong)
+    return _absolute(config)
+
+
+def problems(path: Path) -> list[str]:
+    """A sentence for each key of a file that is unknown or wrong. Raises ConfigError for what is no file of TOML."""
+    read = read_file(path)
+    return [*read.wrong, *_not_allowed(Config(**read.values))]  # type: ignore[arg-type]
 
 
 def milliseconds(value: object) -> int:
@@ -163,110 +242,123 @@ def _absolute(config: Config) -> Config:
     return dataclasses.replace(config, state_dir=config.state_dir.absolute(), **paths)  # type: ignore[arg-type]
 
 
-def _read_file(path: Path) -> dict[str, object]:
+@dataclass(frozen=True)
+class FileRead:
+    """A file: values by field, the keys that set them (`device`, `vgpu.weight`), and a sentence for each key that sets nothing."""
+
+    values: Mapping[str, object]
+    keys: frozenset[str]
+    wrong: Sequence[str]
+
+
+def read_file(path: Path) -> FileRead:
+    """What a file says. Whether a value is allowed is left to RULES. Raises ConfigError for what is no file of TOML."""
     try:
         document = tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:  # of TOML, or of UTF-8
         raise ConfigError(f"{path}: {error}") from error
-    types = {field.name: field.type for field in dataclasses.fields(Config)}
     values: dict[str, object] = {}
+    keys: set[str] = set()
+    wrong: list[str] = []
     for key, value in document.items():
-        if key in _MILLISECONDS:
-            values[_MILLISECONDS[key]] = milliseconds(value)
-        elif key in _SIZES:
-            values[key] = parse_size(str(value))
-        elif key == _ENTITLEMENT and isinstance(value, dict):
-            values[key] = _read_entitlement(path, value)
-        elif key == _LIMITS and isinstance(value, dict):
-            values[key] = _read_limits(path, value)
-        elif key == _WALLS and isinstance(value, dict):
-            try:
-                values[key] = WallSettings.from_table(value)
-            except ConfigError as error:
-                raise ConfigError(f"{path}: {error}") from error
-        elif key in types and key not in _NOT_IN_FILES:
-            values[key] = Path(str(value)) if types[key] is Path else value
-        else:
-            known = sorted({*types, *_MILLISECONDS} - _NOT_IN_FILES)
-            raise ConfigError(f"{path}: unknown key {key!r}; known are: {', '.join(known)}")
-        expected = types[_MILLISECONDS.get(key, key)]
-        found = values[_MILLISECONDS.get(key, key)]
-        if isinstance(expected, type) and (
-            not isinstance(found, expected) or isinstance(found, bool) != (expected is bool)
-        ):  # a bool is an int, too
-            name = "a table" if expected in (Entitlement, Limits, WallSettings) else expected.__name__
-            raise ConfigError(f"{path}: {key} must be {name}, not {value!r}")
-    return values
+        try:
+            if key in _TABLES and isinstance(value, dict):
+                values[key] = _TABLES[key].read_all(value, wrong)
+                keys |= {f"{key}.{below}" for below in value}
+            else:
+                values[_MILLISECONDS.get(key, key)] = _read_key(key, value)
+                keys.add(key)
+        except ConfigError as error:
+            wrong.append(str(error))
+    return FileRead(values, frozenset(keys), wrong)
 
 
-def _read_entitlement(path: Path, table: dict[str, object]) -> Entitlement:
-    if unknown := table.keys() - KEYS:
-        raise ConfigError(
-            f"{path}: unknown key {min(unknown)!r} in [{_ENTITLEMENT}]; known are: {', '.join(sorted(KEYS))}"
-        )
+def keys_of_file() -> Sequence[str]:
+    """Those outside tables, and the tables."""
+    names = [field.name for field in dataclasses.fields(Config) if field.name not in _NOT_IN_FILES]
+    in_file = {name: key for key, name in _MILLISECONDS.items()}
+    return [in_file.get(name, name) for name in names]
+
+
+def _read_key(key: str, value: object) -> object:
+    if key not in (known := keys_of_file()):
+        raise ConfigError(f"unknown key {key!r}; known are: {', '.join(sorted(known))}")
+    if key in _TABLES:
+        raise ConfigError(f"{key} must be a table, not {value!r}")
+    if key in _MILLISECONDS:
+        return milliseconds(value)
+    if key in SIZES:
+        return read_size(key, value)
+    expected = next(field.type for field in dataclasses.fields(Config) if field.name == key)
+    written = str if expected is Path else expected
+    assert isinstance(written, type)
+    if not isinstance(value, written) or isinstance(value, bool) != (expected is bool):  # a bool is an int, too
+        allowed = RULES[key].text if key in RULES else _KINDS[expected]  # type: ignore[index]
+        raise ConfigError(f"{key} must be {allowed}, not {value!r}")
+    return Path(str(value)) if expected is Path else value
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table of a file. `read` takes all of it, or one key alone, and raises ConfigError."""
+
+    name: str
+    unsaid: object
+    known: frozenset[str]
+    read: Callable[[dict[str, object]], object]
+
+    def read_all(self, table: dict[str, object], wrong: list[str]) -> object:
+        """What it says, as far as it is right; a sentence for each key that is not comes to `wrong`."""
+        right = {key: value for key, value in table.items() if self._is_right(key, value, wrong)}
+        return self._read(right, wrong) or self.unsaid
+
+    def _is_right(self, key: str, value: object, wrong: list[str]) -> bool:
+        if key not in self.known:
+            wrong.append(f"unknown key {key!r} in [{self.name}]; known are: {', '.join(sorted(self.known))}")
+            return False
+        return self._read({key: value}, wrong) is not None
+
+    def _read(self, table: dict[str, object], wrong: list[str]) -> object:
+        try:
+            return self.read(table)
+        except ConfigError as error:
+            wrong.append(f"[{self.name}] {error}")
+            return None
+
+
+_TABLES = {
+    table.name: table
+    for table in (
+        _Table("vgpu", PLAIN, KEYS, lambda table: PLAIN.changed(read_changes(table))),
+        _Table("limits", ORDINARY, frozenset(field.name for field in dataclasses.fields(Limits)), read_limits),
+        _Table("walls", WALLS_BY_DEFAULT, WALL_KEYS, WallSettings.from_table),
+    )
+}
+
+
+def _not_allowed(config: Config) -> Iterator[str]:
+    """A sentence for each setting that is not as RULES say."""
+    for name, rule in RULES.items():
+        value = getattr(config, name)
+        if rule.allows(value):
+            continue
+        key = next((key for key, field in _MILLISECONDS.items() if field == name), name)
+        shown = value / 1e6 if key in _MILLISECONDS else value
+        is_simulated = name == "policy" and value in SIMULATED
+        yield where_simulated(value) if is_simulated else f"{key} must be {rule.text}, not {shown!r}"
     try:
-        return PLAIN.changed(read_changes(table))
-    except EntitlementError as error:
-        raise ConfigError(f"{path}, [{_ENTITLEMENT}]: {error}") from error
-
-
-def _read_limits(path: Path, table: dict[str, object]) -> Limits:
-    try:
-        return read_limits(table)
+        if config.metrics:
+            read_address(config.metrics)
     except ConfigError as error:
-        raise ConfigError(f"{path}, [{_LIMITS}]: {error}") from error
-
-
-def _checked(config: Config) -> Config:
-    if config.device not in DEVICE_KINDS:
-        raise ConfigError(f"device must be one of {', '.join(DEVICE_KINDS)}, not {config.device!r}")
-    if config.policy in SIMULATED:
-        raise ConfigError(where_simulated(config.policy))
-    if config.policy not in POLICIES:
-        raise ConfigError(f"policy must be one of {', '.join(sorted(POLICIES))}, not {config.policy!r}")
-    if config.coscheduling not in COSCHEDULING:
-        raise ConfigError(f"coscheduling must be one of {', '.join(COSCHEDULING)}, not {config.coscheduling!r}")
-    if config.adopt not in ADOPTIONS:
-        raise ConfigError(f"adopt must be one of {', '.join(ADOPTIONS)}, not {config.adopt!r}")
-    check_region_bytes(config.region_bytes)
-    if config.run_region_bytes:
-        check_region_bytes(config.run_region_bytes)
-    if not 0 <= config.pinned_bytes <= MAX_PINNED_BYTES:
-        raise ConfigError(f"pinned_bytes must be from 0 to 1024G, not {config.pinned_bytes}")
-    if not 0 <= config.nr_warm_workers <= MAX_WARM_WORKERS:
-        raise ConfigError(f"nr_warm_workers must be from 0 to {MAX_WARM_WORKERS}, not {config.nr_warm_workers}")
-    if config.slicing not in SLICING_MODES:
-        raise ConfigError(f"slicing must be one of {', '.join(SLICING_MODES)}, not {config.slicing!r}")
-    if config.quota not in QUOTAS:
-        raise ConfigError(f"quota must be one of {', '.join(QUOTAS)}, not {config.quota!r}")
-    if not 1 <= config.quota_max_ms <= 1000:
-        raise ConfigError(f"quota_max_ms must be from 1 to 1000, not {config.quota_max_ms}")
-    if config.preemption not in PREEMPTIONS:
-        raise ConfigError(f"preemption must be one of {', '.join(PREEMPTIONS)}, not {config.preemption!r}")
-    for name in ("slicing_threshold_blocks", "slicing_least_blocks", "slicing_part_us"):
-        if not 0 <= getattr(config, name) < 1 << 32:
-            raise ConfigError(f"{name} must be from 0 to 4294967295, not {getattr(config, name)}")
-    if config.watchdog_s != BY_DEVICE and not 0 <= config.watchdog_s < 1 << 32:
-        raise ConfigError(f"watchdog_s must be from 0 to 4294967295, not {config.watchdog_s}")
-    if config.metrics:
-        read_address(config.metrics)
-    if config.metrics_file and not config.metrics_file.endswith(".prom"):
-        raise ConfigError(
-            f"metrics_file must end in .prom, as node_exporter's textfile collector reads no other files, not {config.metrics_file!r}"
-        )
-    if config.slice_ns and config.slice_ns < 1_000_000:
-        raise ConfigError(
-            "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/grants.md)"
-        )
-    return config
+        yield str(error)
 
 
 def check_region_bytes(region_bytes: int) -> None:
     """A region is a PCI BAR: a power of two; its page table takes memory in proportion. Raises ConfigError."""
-    if not MIN_REGION_BYTES <= region_bytes <= MAX_REGION_BYTES or region_bytes & (region_bytes - 1):
-        raise ConfigError(f"a region's size must be a power of two from 16M to 64G, not {region_bytes} bytes")
+    if not _is_region(region_bytes):
+        raise ConfigError(f"a region's size must be {_REGION}, not {region_bytes} bytes")
 
 
 def region_bytes_of_commands(config: Config) -> int:

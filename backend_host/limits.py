@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend_host.errors import ConfigError
-from backend_host.sizes import parse_size
+from backend_host.sizes import read_size
 
 _MAX = (1 << 40) - 1
 _SIZES = ("image_bytes",)
@@ -25,15 +25,15 @@ class Limits:
     """Programs that run at once: as many as a region has room for. However many there are, the last places for workers of a Gpu are kept
     for vGPUs that have none (workers.py)."""
     contexts: int = 256
-    """A program has one, rarely two: four for each of 64 programs."""
+    """Contexts. A program has one, rarely two: four for each of 64 programs."""
     streams: int = 8192
-    """A stream takes 0.5 MiB of an H100. PyTorch makes 64 for a device at most, and NCCL a few: 128 for each of 64 programs."""
+    """Streams. One takes 0.5 MiB of an H100. PyTorch makes 64 for a device at most, and NCCL a few: 128 for each of 64 programs."""
     modules: int = 131_072
-    """And libraries. A program of PyTorch loads some hundreds, one that compiles its kernels as it runs a thousand or two: 2,048 for each of
-    64 programs."""
+    """Modules and libraries. A program of PyTorch loads some hundreds, one that compiles its kernels as it runs a thousand or two: 2,048 for
+    each of 64 programs."""
 
     image_bytes: int = 2 << 30
-    """Of host memory: images that are on their way, and what is linked. Two GiB are the largest image that a driver is given."""
+    """Host memory of images that are on their way, and of what is linked. Two GiB are the largest image that a driver is given."""
 
     def of_workers(self) -> dict[str, int]:
         """Those that workers keep, as ControlPage.set_limits takes them."""
@@ -51,9 +51,6 @@ ORDINARY = Limits()
 
 
 def read_limits(table: Mapping[str, object]) -> Limits:
-    """Of a table in a configuration, in which a size may be a text. Raises ConfigError."""
-    known = {field.name for field in dataclasses.fields(Limits)}
-    if unknown := table.keys() - known:
-        raise ConfigError(f"unknown key {min(unknown)!r}; known are: {', '.join(sorted(known))}")
-    sizes = {key: parse_size(value) for key, value in table.items() if key in _SIZES and isinstance(value, str)}
+    """Of a table in a configuration, whose keys are fields of Limits; a size may be a text. Raises ConfigError."""
+    sizes = {key: read_size(key, value) for key, value in table.items() if key in _SIZES and isinstance(value, str)}
     return Limits(**{**table, **sizes})  # type: ignore[arg-type]

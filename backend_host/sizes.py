@@ -13,7 +13,18 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
     if match is None:
         raise ConfigError(f"{text!r} is not a size; write for example 512M or 2G")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    try:
+        return int(float(match[1]) * _UNITS[match[2].lower()])
+    except OverflowError:
+        raise ConfigError(f"{text!r} is more than any size") from None
+
+
+def read_size(key: str, written: object) -> int:
+    """The size that a key of a file says. Raises ConfigError, which names the key."""
+    try:
+        return parse_size(str(written))
+    except ConfigError:
+        raise ConfigError(f"{key} must be a size, such as 512M or 2G, not {written!r}") from None
 
 
 def format_size(nr_bytes: int) -> str:
@@ -40,5 +51,5 @@ def size_argument(text: str) -> int:
     """A size on a command line."""
     try:
         return parse_size(text)
-    except (ConfigError, OverflowError) as error:
+    except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from backend_host.errors import ConfigError
-from backend_host.sizes import parse_size
+from backend_host.sizes import read_size
 
 WALLS = ("user", "mount", "pid", "ipc", "net", "cgroup", "landlock", "filter")
 """The names of all walls, in the order in which they are told."""
@@ -32,18 +32,20 @@ class WallSettings:
     """Checked when read. Sizes in bytes."""
 
     users: str = "2000000000-2000065535"
-    """User ids for tenants, one each, where the daemon is root. Nobody else may have them; the default lies beyond what distributions and
-    systemd give out."""
+    """FIRST-LAST: user ids for tenants, one each, where the daemon is root. Nobody else may have them; the default lies beyond what
+    distributions and systemd give out."""
     cache_dir: str = ""
-    """Where compiled code is kept, a folder for each tenant; empty: as `default_cache_dir` says."""
+    """Where compiled code is kept, a folder for each tenant; empty: /var/cache/fairgv of root, else fairgv/tenants in
+    the user's cache folder."""
     cache_bytes: int = 1 << 30
-    """Of a tenant's compiled code: one that has more when a worker of its starts begins with none."""
+    """Most of a tenant's compiled code: one that has more when a worker of its starts begins with none."""
     memory_bytes: int = 4 << 30
     """What the workers of a vGPU may have together, beside what the region, its window and softgpu's device memory take."""
     processes: int = 1024
     """Processes and threads of a vGPU's workers, together."""
     allow_missing: tuple[str, ...] = ()
-    """Walls without which the daemon starts all the same, where this host has them not."""
+    """Walls without which the daemon starts all the same, where this host has them not: of user, mount, pid, ipc, net, cgroup, landlock,
+    filter."""
 
     @property
     def first_uid(self) -> int:
@@ -62,14 +64,10 @@ class WallSettings:
 
     @classmethod
     def from_table(cls, table: Mapping[str, object]) -> Self:
-        """From `[walls]` of a file. Raises ConfigError."""
-        sizes = {"memory": "memory_bytes", "cache": "cache_bytes"}
-        known = {field.name for field in fields(cls)} - set(sizes.values()) | set(sizes)
-        if unknown := table.keys() - known:
-            raise ConfigError(f"unknown key {min(unknown)!r} in [walls]; known are: {', '.join(sorted(known))}")
+        """From `[walls]` of a file, whose keys are some of KEYS. Raises ConfigError."""
         values = dict(table)
-        for key in sizes.keys() & values.keys():
-            values[sizes[key]] = parse_size(str(values.pop(key)))
+        for key in SIZES.keys() & values.keys():
+            values[SIZES[key]] = read_size(key, values.pop(key))
         if isinstance(values.get("allow_missing"), list):
             values["allow_missing"] = tuple(map(str, values["allow_missing"]))  # type: ignore[call-overload]
         return cls(**values).checked()  # type: ignore[arg-type]
@@ -78,25 +76,30 @@ class WallSettings:
         """Itself. Raises ConfigError when a value makes no sense."""
         match = _USERS.fullmatch(str(self.users))
         if match is None or not _FIRST_UID <= int(match[1]) <= int(match[2]) <= _MOST_UID:
-            raise ConfigError(f"[walls] users must be FIRST-LAST, two user ids from {_FIRST_UID}, not {self.users!r}")
+            raise ConfigError(f"users must be FIRST-LAST, two user ids from {_FIRST_UID}, not {self.users!r}")
         if not isinstance(self.cache_dir, str):
-            raise ConfigError(f"[walls] cache_dir must be a path, not {self.cache_dir!r}")
+            raise ConfigError(f"cache_dir must be a path, not {self.cache_dir!r}")
         for name, nbytes in (("memory", self.memory_bytes), ("cache", self.cache_bytes)):
             if not 0 < nbytes < 1 << 50:
-                raise ConfigError(f"[walls] {name} must be from 1 byte to 1024T")
+                raise ConfigError(f"{name} must be from 1 byte to 1024T, not {nbytes} bytes")
         if not isinstance(self.processes, int) or isinstance(self.processes, bool) or not 0 < self.processes < 1 << 22:
-            raise ConfigError(f"[walls] processes must be from 1 to 4194303, not {self.processes!r}")
+            raise ConfigError(f"processes must be from 1 to 4194303, not {self.processes!r}")
         if not isinstance(self.allow_missing, tuple):
-            raise ConfigError(f"[walls] allow_missing must be a list, not {self.allow_missing!r}")
+            raise ConfigError(f"allow_missing must be a list, not {self.allow_missing!r}")
         for name in self.allow_missing:
             if name not in WALLS:
-                raise ConfigError(f"[walls] allow_missing: there is no wall {name!r}; there are: {', '.join(WALLS)}")
+                raise ConfigError(f"allow_missing: there is no wall {name!r}; there are: {', '.join(WALLS)}")
         return self
 
     def without(self, names: tuple[str, ...]) -> Self:
         """These settings with more walls excused."""
         return replace(self, allow_missing=(*self.allow_missing, *names)).checked()
 
+
+SIZES = {"memory": "memory_bytes", "cache": "cache_bytes"}
+"""Fields whose key in a file is another, in which a size may be a text."""
+
+KEYS = frozenset({field.name for field in fields(WallSettings)} - set(SIZES.values()) | set(SIZES))
 
 PLAIN = WallSettings()
 """What counts where nothing is said."""

@@ -41,7 +41,7 @@ def test_what_a_vgpu_has_when_nobody_says_anything(tmp_path: Path) -> None:
     ("text", "named"),
     [
         ("[vgpu]\nwait = 2", r"unknown key 'wait' in \[vgpu\]; known are: .*memory_bytes.*weight"),
-        ("[vgpu]\nweight = 0", r"fairgv.toml, \[vgpu\]: weight: a weight is a whole number from 1 to 10000, not 0"),
+        ("[vgpu]\nweight = 0", r"fairgv.toml: \[vgpu\] weight: a weight is a whole number from 1 to 10000, not 0"),
         ("[vgpu]\nmemory_bytes = 'much'", "memory_bytes: a memory quota is .*, not 'much'"),
         ("vgpu = 2", "vgpu must be a table, not 2"),
         ("devise = 'soft'", "devise"),
@@ -58,8 +58,8 @@ def test_what_a_vgpu_has_when_nobody_says_anything(tmp_path: Path) -> None:
         ("slice_ms = 0.1", "slice_ms"),
         ("nr_warm_workers = 'two'", "nr_warm_workers"),
         ("metrics = '0.0.0.0:9400'", "metrics: others would reach '0.0.0.0:9400'.* Serve 127.0.0.1:9400"),
-        ("metrics = 9400", "metrics must be str, not 9400"),
-        ("metrics_file = '/var/lib/fairgv.txt'", "metrics_file must end in .prom"),
+        ("metrics = 9400", "metrics must be a text, not 9400"),
+        ("metrics_file = '/var/lib/fairgv.txt'", "metrics_file must be a path that ends in .prom"),
         ("device = ", "fairgv.toml"),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_yes_or_no_is_neither_a_number_nor_the_other_way_round(tmp_path: Path)
     path = tmp_path / "fairgv.toml"
     path.write_text("trusted_guests = true\n")
     assert load_config(path).trusted_guests
-    for text, kind in (("trusted_guests = 1", "bool"), ("watchdog_s = true", "int")):
+    for text, kind in (("trusted_guests = 1", "true or false"), ("watchdog_s = true", "from 0, for never,")):
         path.write_text(text + "\n")
         with pytest.raises(ConfigError, match=f"must be {kind}"):
             load_config(path)

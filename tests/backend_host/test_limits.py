@@ -23,13 +23,13 @@ def test_limits_stand_in_a_table(tmp_path: Path) -> None:
     [
         (
             "[limits]\nevents = 3",
-            r"\[limits\]: unknown key 'events'; known are: clients, contexts, image_bytes, modules, streams",
+            r"fairgv.toml: unknown key 'events' in \[limits\]; known are: clients, contexts, image_bytes, modules, streams",
         ),
         (
             "[limits]\nclients = -1",
-            r"\[limits\]: clients must be a whole number from 0, for no limit, to 1099511627775, not -1",
+            r"\[limits\] clients must be a whole number from 0, for no limit, to 1099511627775, not -1",
         ),
-        ("[limits]\nimage_bytes = 'much'", r"\[limits\]: .*much"),
+        ("[limits]\nimage_bytes = 'much'", r"\[limits\] image_bytes must be a size, such as 512M or 2G, not 'much'"),
         ("[limits]\nclients = true", "clients must be a whole number"),
         ("limits = 3", "limits must be a table, not 3"),
     ],
