@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from backend_host import config_commands, hand_overs, output, tables, top
@@ -73,7 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     config_commands.add_command(commands, _add_settings, _show_config)
 
     doctor = commands.add_parser(
-        "doctor", help="which walls this host can put around workers, and what to do about the others"
+        "doctor",
+        help="whether this host has what FairGV needs, and what to do about the rest",
+        description="Looks at the host: virtual machines, device, memory, walls, the daemon. Each line says pass, warn or fail, and what to "
+        "do. Exit status 1 when something fails.",
     )
     doctor.add_argument("--config", type=Path, metavar="FILE", help="the settings that `start` would have")
     doctor.add_argument("--json", action="store_true", help=_JSON)
@@ -236,16 +239,9 @@ def _start(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    """Exit status 1 when `start` would refuse for a wall that is missing."""
-    from backend_host.walls.check import check  # noqa: PLC0415 - it opens the worker's module, as no other command does
+    from backend_host.doctor.command import run  # noqa: PLC0415 - it opens the worker's module, as no other command does
 
-    settings = _config(options).walls
-    findings = check(settings)
-    if options.json:
-        output.say_json([asdict(finding) for finding in findings])
-    else:
-        output.show(tables.walls(findings))
-    return int(any(finding.reason and finding.wall not in settings.allow_missing for finding in findings))
+    return run(_config(options), is_json=options.json)
 
 
 def _stop(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from rich.text import Text
 from backend_host.entitlement import WHOLE
 from backend_host.ipc import Message
 from backend_host.sizes import format_size, format_time
-from backend_host.walls.settings import WALLS, Finding
+from backend_host.walls.settings import WALLS
 
 NO_VGPU = "no vGPU yet: fairgv-host attach DOMAIN, or fairgv-run -- PROGRAM"
 NO_CLIENT = "no client"
@@ -66,7 +66,7 @@ class _Fitting:
         return [column.head for column in self.columns]
 
     def _first(self, nr: int) -> Table:
-        made = _plain_table()
+        made = plain_table()
         for column in self.columns[:nr]:
             is_left = column.is_name or column.is_word
             made.add_column(column.head, justify="left" if is_left else "right", no_wrap=not column.is_name)
@@ -75,7 +75,8 @@ class _Fitting:
         return made
 
 
-def _plain_table() -> Table:
+def plain_table() -> Table:
+    """Without columns, and without lines around them."""
     return Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
 
 
@@ -120,7 +121,7 @@ def printable(text: str) -> Text:
     return Text("".join(c if c.isprintable() else "?" for c in text), no_wrap=True, overflow="ellipsis")
 
 
-def _folded(text: str) -> Text:
+def folded(text: str) -> Text:
     """The same, in as many lines as it needs."""
     return Text("".join(c if c.isprintable() else "?" for c in text))
 
@@ -159,16 +160,6 @@ def notes(message: Message) -> list[Text]:
     """What there is to say beside the tables, a sentence each."""
     entries = message["vgpus"]
     return [*held_back(entries), *large_launches(entries), *late_work(entries), *debts(message["debts"])]
-
-
-def walls(findings: Sequence[Finding]) -> RenderableType:
-    """One row a wall that workers are to be behind."""
-    made = _plain_table()
-    for head in ("wall", "here", "remedy"):
-        made.add_column(head)
-    for finding in findings:
-        made.add_row(*map(_folded, (finding.wall, finding.reason or "yes", finding.remedy)))
-    return made
 
 
 def _walls(names: Sequence[str]) -> str:
@@ -278,7 +269,7 @@ def listed(entries: Sequence[Message], *, is_long: bool = False) -> RenderableTy
     """One row a vGPU or a domain; below them why those that are not served are not."""
     if not entries:
         return Text(NO_VGPU)
-    reasons = [_folded(f"{each['name']}: {each['why_not']}") for each in entries if each["why_not"]]
+    reasons = [folded(f"{each['name']}: {each['why_not']}") for each in entries if each["why_not"]]
     return Group(table(LISTED, entries, is_long=is_long), *([Text(""), *reasons] if reasons else []))
 
 
@@ -286,9 +277,9 @@ def held_back(entries: Sequence[Message]) -> Iterator[Text]:
     """A line for each vGPU whose limit kept its programs from a turn, and for each whose turns went on while others waited."""
     for entry in entries:
         if limited_ns := entry["totals"]["limited_ns"]:
-            yield _folded(f"{entry['name']}: held back by its limit for {format_time(limited_ns)}")
+            yield folded(f"{entry['name']}: held back by its limit for {format_time(limited_ns)}")
         if overuse_ns := entry["totals"]["overuse_ns"]:
-            yield _folded(f"{entry['name']}: had {format_time(overuse_ns)} beyond its turns while others waited")
+            yield folded(f"{entry['name']}: had {format_time(overuse_ns)} beyond its turns while others waited")
 
 
 def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
@@ -297,13 +288,13 @@ def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
     for entry in entries:
         totals = entry["totals"]
         if totals["nr_withdrawn"]:
-            yield _folded(
+            yield folded(
                 f"{entry['name']}: taken off the device {totals['nr_withdrawn']} times in the midst of kernels"
             )
         if not totals["nr_sliced"] and not totals["whole"]:
             continue
         whole = ", ".join(f"{count} {why}" for why, count in sorted(totals["whole"].items())) or "none"
-        yield _folded(
+        yield folded(
             f"{entry['name']}: {totals['nr_sliced']} large launches in {totals['nr_parts']} parts, "
             f"{totals['nr_variants']} kernels prepared in {format_time(totals['variant_ns'])}; whole: {whole}"
         )
@@ -313,11 +304,11 @@ def late_work(entries: Sequence[Message]) -> Iterator[Text]:
     """What the watchdog and the auditor have to say."""
     for entry in entries:
         if entry["late_ns"]:
-            yield _folded(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
+            yield folded(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
         if entry["nr_timed_out"]:
-            yield _folded(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
+            yield folded(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
         if entry["nr_expelled"]:
-            yield _folded(
+            yield folded(
                 f"{entry['name']}: its programs were ended {entry['nr_expelled']} times, as {entry['expelled_for']}"
             )
 
@@ -326,4 +317,4 @@ def debts(entries: Sequence[Message]) -> Iterator[Text]:
     """A line for each user or domain whose kernels did not end."""
     for entry in entries:
         fate = "banned until fairgv-host unban" if entry["is_banned"] else f"owes {format_time(entry['debt_ns'])}"
-        yield _folded(f"{entry['debtor']}: work of it was ended {entry['nr_timed_out']} times; {fate}")
+        yield folded(f"{entry['debtor']}: work of it was ended {entry['nr_timed_out']} times; {fate}")

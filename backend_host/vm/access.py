@@ -19,7 +19,7 @@ from backend_host.vm.domain_xml import DomainXml
 from backend_host.vm.errors import VmError
 
 SELINUX_STATE = Path("/sys/fs/selinux/enforce")
-_SELINUX_ATTRIBUTE = "security.selinux"
+SELINUX_ATTRIBUTE = "security.selinux"
 _LABEL_OF_IMAGES = "system_u:object_r:svirt_image_t:s0"
 _GRANTED_BEYOND_MEMORY_BYTES = 1 << 30
 
@@ -33,7 +33,7 @@ def label_region(path: Path, own: str | None) -> None:
         return
     label = own or _LABEL_OF_IMAGES
     try:
-        os.setxattr(path, _SELINUX_ATTRIBUTE, label.encode() + b"\0", follow_symlinks=False)
+        os.setxattr(path, SELINUX_ATTRIBUTE, label.encode() + b"\0", follow_symlinks=False)
     except OSError as error:
         raise VmError(
             f"{path} cannot be given the SELinux label {label} ({error.strerror}), without which QEMU may not open it: run "

@@ -179,10 +179,10 @@ class Version1(Cgroups):
 
 def find() -> Cgroups:
     """Those that this daemon may use. Raises NoCgroupsError."""
-    mounts = list(_mounts())
+    mounted = list(mounts())
     own = _own()
     reasons = []
-    for folder in (folder for kind, folder, _ in mounts if kind == "cgroup2"):
+    for folder in (folder for kind, folder, _ in mounted if kind == "cgroup2"):
         if not set(CONTROLLERS) <= set((folder / "cgroup.controllers").read_text().split()):
             reasons.append(f"{folder} has not the controllers {', '.join(CONTROLLERS)}")
             continue
@@ -193,7 +193,7 @@ def find() -> Cgroups:
             reasons.append(f"{error.filename or folder}: {error.strerror}")
     folders = {
         controller: folder / own.get(controller, "/").lstrip("/")
-        for kind, folder, options in mounts
+        for kind, folder, options in mounted
         if kind == "cgroup"
         for controller in CONTROLLERS
         if controller in options
@@ -221,7 +221,7 @@ def _leave_for_leaf(folder: Path) -> Path:
     return folder
 
 
-def _mounts() -> Iterator[tuple[str, Path, Sequence[str]]]:
+def mounts() -> Iterator[tuple[str, Path, Sequence[str]]]:
     """Kind, folder and options of each cgroup file system."""
     for line in _MOUNTS.read_text().splitlines():
         place, _, rest = line.partition(" - ")

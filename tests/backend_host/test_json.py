@@ -27,7 +27,6 @@ from backend_host.statistics import (
     Totals,
     VGpuStatistics,
 )
-from backend_host.walls.settings import Finding
 from tests.end_to_end.host import Host, start_host, stop_host
 
 PAGE = PACKAGE_ROOT / "docs/json.md"
@@ -76,7 +75,6 @@ def documented(heading: str) -> set[str]:
         ("totals", Totals),
         ("debt", DebtStatistics),
         ("listed", Listed),
-        ("wall", Finding),
     ],
 )
 def test_each_object_has_the_keys_of_the_page(heading: str, kind: Any) -> None:
@@ -107,8 +105,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     stop_host(running)
 
 
-def printed(host: Host, command: str) -> Any:
-    answer = host_command(host.state_dir, command, "--json")
+def printed(host: Host, *command: str) -> Any:
+    answer = host_command(host.state_dir, *command, "--json")
     assert answer.stderr == ""
     return json.loads(answer.stdout)
 
@@ -132,7 +130,10 @@ def test_what_is_printed_has_the_keys_of_the_page(host: Host) -> None:
         heading: documented(heading) for heading in found
     }
     assert printed(host, "devices")[0].keys() == gpu.keys()
-    assert all(wall.keys() == documented("wall") for wall in printed(host, "doctor"))
+    assert all(check.keys() == documented("check") for check in printed(host, "doctor"))
+    configuration = printed(host, "config", "show")
+    assert configuration.keys() == documented("configuration")
+    assert all(setting.keys() == documented("setting") for setting in configuration["keys"].values())
     lines = host_command(host.state_dir, "grants", "--json").stdout.splitlines()
     assert {frozenset(json.loads(line)) for line in lines} == {frozenset(documented("hand-over"))}
 

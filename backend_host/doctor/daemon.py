@@ -1,0 +1,129 @@
+"""The daemon: its state directory, whether it answers, and its unit of systemd."""
+
+import contextlib
+import os
+import stat
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend_host.doctor.verdict import Verdict, failed, passed, warned
+from backend_host.errors import FairGVError
+from backend_host.ipc import Connection, Message
+from backend_host.sizes import format_time
+
+UNIT = "fairgv.service"
+_SYSTEMD = Path("/run/systemd/system")
+_PROPERTIES = ("LoadState", "ActiveState", "Result", "UnitFileState", "KillMode")
+_SYSTEMCTL_LIMIT_S = 20
+
+
+@dataclass(frozen=True)
+class StateDirReading:
+    """`mode` with the kind of file, as stat has it; `trouble` says why it could not be looked at."""
+
+    path: str
+    us: int
+    is_there: bool = True
+    owner: int = 0
+    mode: int = 0
+    trouble: str = ""
+
+
+def read_state_dir(path: Path) -> StateDirReading:
+    """As `make_state_dir` looks at it, who follows links."""
+    us = os.geteuid()
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return StateDirReading(str(path), us, is_there=False)
+    except OSError as error:
+        return StateDirReading(str(path), us, trouble=error.strerror or str(error))
+    return StateDirReading(str(path), us, True, status.st_uid, status.st_mode)
+
+
+def state_dir(reading: StateDirReading) -> Verdict:
+    """Whoever else may write there could pose as the daemon."""
+    name, path = "state directory", reading.path
+    if reading.trouble:
+        return failed(
+            name, f"{path}: {reading.trouble}", "another one with --state-dir, or state_dir in the configuration"
+        )
+    if not reading.is_there:
+        return passed(name, f"{path} is made at the start")
+    if not stat.S_ISDIR(reading.mode):
+        return failed(name, f"{path} is no directory", f"remove {path}")
+    mode = stat.S_IMODE(reading.mode)
+    if reading.owner != reading.us:
+        return failed(name, f"{path} belongs to user {reading.owner}, not {reading.us}", f"chown {reading.us} {path}")
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return failed(name, f"{path} can be written to by others (mode {mode:o})", f"chmod go-w {path}")
+    return passed(name, f"{path}, user {reading.owner}, mode {mode:o}")
+
+
+@dataclass(frozen=True)
+class DaemonReading:
+    """`status` of one that answers, else `trouble`. `has_socket`: one was there."""
+
+    status: Message | None = None
+    trouble: str = ""
+    has_socket: bool = False
+
+
+def read_daemon(socket_path: Path) -> DaemonReading:
+    """Asks it."""
+    has_socket = False
+    with contextlib.suppress(OSError):
+        has_socket = socket_path.exists()
+    try:
+        with Connection(socket_path) as connection:
+            return DaemonReading(connection.ask("status"), has_socket=True)
+    except FairGVError as error:
+        return DaemonReading(trouble=str(error), has_socket=has_socket)
+
+
+def daemon(reading: DaemonReading) -> Verdict:
+    """Whether it serves."""
+    if reading.status is not None:
+        told = reading.status
+        text = f"answers: process {told['pid']}, up {format_time(told['uptime_ns'])}, vGPUs: {len(told['vgpus'])}"
+        return passed("daemon", text)
+    if reading.has_socket:
+        text = f"does not answer, and has left its socket: {reading.trouble}"
+        return warned("daemon", text, "see daemon.log beside the socket, then: fairgv-host start")
+    return warned("daemon", "does not run", "fairgv-host start")
+
+
+def read_unit() -> Mapping[str, str] | None:
+    """What systemd says of the unit; None where systemd does not run."""
+    if not _SYSTEMD.is_dir():
+        return None
+    command = ["systemctl", "show", UNIT, f"--property={','.join(_PROPERTIES)}"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SYSTEMCTL_LIMIT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        return {"Error": str(error)}
+    return dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+
+
+def unit(reading: Mapping[str, str] | None) -> Verdict:
+    """A host that is to serve after its next start needs one."""
+    if reading is None:
+        return passed(UNIT, "systemd does not run here")
+    if "Error" in reading:
+        return warned(UNIT, f"systemd does not tell: {reading['Error']}", f"systemctl status {UNIT}")
+    if reading.get("LoadState") != "loaded":
+        text = (
+            f"systemd has no such unit ({reading.get('LoadState', 'unknown')}): the daemon does not start with the host"
+        )
+        return warned(UNIT, text, "a unit with ExecStart=fairgv-host start --foreground and KillMode=process")
+    if reading.get("ActiveState") == "failed":
+        return failed(UNIT, f"has failed ({reading.get('Result', 'unknown')})", f"journalctl -u {UNIT}")
+    if reading.get("KillMode") != "process":
+        text = f"has KillMode={reading.get('KillMode', '')}: a restart ends the servers of doorbells, and with them running regions"
+        return warned(UNIT, text, f"KillMode=process by: systemctl edit {UNIT}")
+    state = f"{reading.get('ActiveState', 'unknown')}, {reading.get('UnitFileState') or 'of no file'}"
+    if reading.get("ActiveState") != "active" or reading.get("UnitFileState") == "disabled":
+        return warned(UNIT, state, f"systemctl enable --now {UNIT}")
+    return passed(UNIT, state)
