@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := build/.setup
 FRAMEWORKS := build/.frameworks
 
-.PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package clean
+.PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package man clean
 
 setup: packages $(STAMP) build
 
@@ -86,6 +86,10 @@ bench: build
 guest-package:
 	@$(MAKE) -s -C frontend_guest
 	@frontend_guest/package/build build/guest build/package
+
+# Manual pages and completions, made from the commands' parsers: build/man and build/completions.
+man: build
+	@$(BIN)/python -m manual build
 
 # C that is written by hand; what is generated is formatted by its generator.
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \

@@ -36,7 +36,7 @@ _JSON = "for programs (docs/json.md has the keys); times in ns, sizes in bytes"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; exit status 0, 1 for an error told in one line, 2 for wrong usage."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         status = int(options.run(options))
         output.finish()
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="fairgv-host",
         description="Gives KVM guests their weighted share of this host's GPUs.",

@@ -47,7 +47,7 @@ class ProgramError(FairGVError):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: the program's own; 128 + n when signal n ended it; 127 when there is no such program, 126 when it cannot be executed, 1
     when FairGV could not serve it."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     if options.version:
         from scheduler.version import version_text  # noqa: PLC0415 - rare
 
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        _parser().error("no program given: fairgv-run -- PROGRAM ARGS")
+        make_parser().error("no program given: fairgv-run -- PROGRAM ARGS")
     if options.private and options.state_dir is not None:
-        _parser().error("--private is a daemon of its own, and --state-dir says which other one: give one of them")
+        make_parser().error("--private is a daemon of its own, and --state-dir says which other one: give one of them")
     try:
         with _connection(options) as connection:
             vgpu = connection.ask("open", name=options.vgpu, region_bytes=options.region, **given_options(options))
@@ -74,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="fairgv-run",
         description="Runs a CUDA program of this host as a guest of FairGV.",
