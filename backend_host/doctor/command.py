@@ -55,7 +55,7 @@ def examine(config: Config) -> Mapping[str, Sequence[Verdict]]:
         "walls": [
             *(walls.wall(finding, excused) for finding in walls.read_walls(config.walls)),
             walls.cgroups(walls.read_cgroups(), excused),
-            walls.tenants(walls.read_tenants(config.walls)),
+            walls.tenants(walls.read_tenants(config.walls), excused),
         ],
         "daemon": [
             daemon.state_dir(daemon.read_state_dir(config.state_dir)),

@@ -90,8 +90,8 @@ def daemon(reading: DaemonReading) -> Verdict:
         text = f"answers: process {told['pid']}, up {format_time(told['uptime_ns'])}, vGPUs: {len(told['vgpus'])}"
         return passed("daemon", text)
     if reading.has_socket:
-        text = f"does not answer, and has left its socket: {reading.trouble}"
-        return warned("daemon", text, "see daemon.log beside the socket, then: fairgv-host start")
+        remedy = "ask as its user; or see daemon.log beside the socket, then: fairgv-host start"
+        return warned("daemon", f"does not answer: {reading.trouble}", remedy)
     return warned("daemon", "does not run", "fairgv-host start")
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from backend_host.doctor.verdict import Verdict, failed, passed, warned
-from backend_host.vm.connection import connected
+from backend_host.vm.connection import connected, qemu_owner
 from backend_host.vm.domain_xml import DomainXml
 from backend_host.vm.errors import NoPermissionError, VmError
+from backend_host.vm.region_file import RegionOwner
 
 _HOOKS = Path("/etc/libvirt/hooks")
 _HOOK_NAMES = ("daemon", "qemu")
@@ -32,6 +33,10 @@ class LibvirtReading:
     version: int = 0
     nr_domains: int = 0
     regions: Mapping[str, int] | None = None
+    qemu: RegionOwner | None = None
+    """As whom QEMU runs unless a domain says otherwise."""
+    us: int = 0
+    groups: frozenset[int] = frozenset()
 
 
 def read_libvirt(uri: str) -> LibvirtReading:
@@ -40,7 +45,15 @@ def read_libvirt(uri: str) -> LibvirtReading:
         with connected(uri) as connection:
             definitions = [_definition(domain) for domain in connection.listAllDomains()]
             regions = dict(filter(None, map(_region, definitions)))
-            return LibvirtReading(uri, version=connection.getLibVersion(), nr_domains=len(definitions), regions=regions)
+            return LibvirtReading(
+                uri,
+                version=connection.getLibVersion(),
+                nr_domains=len(definitions),
+                regions=regions,
+                qemu=qemu_owner(connection, DomainXml("<domain type='kvm'/>")),
+                us=os.geteuid(),
+                groups=frozenset({os.getegid(), *os.getgroups()}),
+            )
     except VmError as error:
         cause = error.__cause__ or error
         return LibvirtReading(uri, str(cause), isinstance(cause, ImportError), isinstance(error, NoPermissionError))
@@ -59,6 +72,10 @@ def _region(definition: DomainXml) -> tuple[str, int] | None:
 
 def libvirt(reading: LibvirtReading) -> Verdict:
     """Without it no domain is served; programs under fairgv-run are."""
+    qemu = reading.qemu
+    if qemu is not None and reading.us not in (0, qemu.uid) and qemu.gid not in reading.groups:
+        text = f"QEMU runs as user {qemu.uid}, and could not open regions of user {reading.us}"
+        return failed("libvirt", text, f"run fairgv-host as root, as that user, or in group {qemu.gid}")
     if not reading.trouble:
         numbers = (reading.version // 1_000_000, reading.version // 1000 % 1000, reading.version % 1000)
         version = ".".join(map(str, numbers))

@@ -105,18 +105,19 @@ def subordinate_ranges(text: str) -> Sequence[Range]:
     return [(int(first), int(first) + int(count) - 1) for first, count in found if int(count)]
 
 
-def tenants(reading: TenantsReading) -> Verdict:
+def tenants(reading: TenantsReading, excused: Sequence[str]) -> Verdict:
     """Each tenant is a user of its own, whom nobody else may be."""
     check_name, (first, last) = "tenants' users", reading.own
     if not reading.is_root:
         return passed(check_name, "a daemon of this user needs none: its workers stay this user")
+    verdict = warned if "user" in excused else failed
     name, remedy = f"{first}-{last}", "another range as users in [walls]"
     if reading.taken:
         taken = ", ".join(f"{user} ({uid})" for user, uid in reading.taken.items())
-        return failed(check_name, f"of {name} some are users of this host: {taken}", remedy)
+        return verdict(check_name, f"of {name} some are users of this host: {taken}", remedy)
     if not any(low <= first and last <= high for low, high in reading.mapped):
         text = f"{name} are not all ids of this user namespace"
-        return failed(check_name, text, "ids of /proc/self/uid_map as users in [walls]")
+        return verdict(check_name, text, "ids of /proc/self/uid_map as users in [walls]")
     files = [
         file
         for file, ranges in reading.subordinate.items()
@@ -124,7 +125,7 @@ def tenants(reading: TenantsReading) -> Verdict:
     ]
     if files:
         text = f"of {name} some may be given to containers by {', '.join(files)}"
-        return failed(check_name, text, remedy)
+        return verdict(check_name, text, remedy)
     nr_ids = last - first + 1
     if reading.nr_folders >= nr_ids:
         text = f"all {nr_ids} are given away: a new tenant takes the user of the one that was quiet longest"

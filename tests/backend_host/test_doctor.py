@@ -17,6 +17,7 @@ from backend_host.doctor.machine import KvmReading, QemuReading
 from backend_host.doctor.memory import MemlockReading, ShmReading, UserfaultfdReading
 from backend_host.doctor.verdict import State, Verdict
 from backend_host.doctor.walls import CgroupReading, TenantsReading
+from backend_host.vm.region_file import RegionOwner
 from backend_host.walls.settings import Finding
 
 Case = tuple[Callable[..., Verdict], Any, str, str, str]
@@ -42,7 +43,8 @@ MACHINES: list[Case] = [
     (machine.kvm, KvmReading(True, True), "pass", "makes virtual machines", ""),
     (machine.kvm, KvmReading(False, True), "fail", "no /dev/kvm", "modprobe kvm_intel"),
     (machine.kvm, KvmReading(False, False), "fail", "no virtualization", "firmware"),
-    (machine.kvm, KvmReading(True, True, errno.EACCES), "warn", "Permission denied", "usermod -aG kvm"),
+    (machine.kvm, KvmReading(True, True, errno.EACCES, False), "warn", "Permission denied", "usermod -aG kvm"),
+    (machine.kvm, KvmReading(True, True, errno.EPERM), "fail", "not permitted", "container"),
     (machine.kvm, KvmReading(True, False, errno.ENODEV), "fail", "No such device", "dmesg"),
     (machine.qemu, QemuReading(trouble="it is not installed"), "fail", "it is not installed", "qemu-system-x86"),
     (machine.qemu, QemuReading("7.2", frozenset()), "fail", "without ivshmem-plain", "<emulator>"),
@@ -50,6 +52,16 @@ MACHINES: list[Case] = [
     (machine.qemu, QemuReading("7.2", frozenset({PLAIN, BELL})), "pass", f"{PLAIN} and {BELL}", ""),
     (machine.qemu, QemuReading("7.2", frozenset({PLAIN, BELL, "fairgv-memory"})), "pass", "and fairgv-memory", ""),
     (domains.libvirt, LibvirtReading("u", version=9_000_001, regions={"a": 1}), "pass", "9.0.1 at u, domains: 0", ""),
+    (domains.libvirt, LibvirtReading("u", qemu=RegionOwner(64, 104), us=0), "pass", "libvirt", ""),
+    (domains.libvirt, LibvirtReading("u", qemu=RegionOwner(5, 104), us=5), "pass", "libvirt", ""),
+    (
+        domains.libvirt,
+        LibvirtReading("u", qemu=RegionOwner(64, 104), us=5, groups=frozenset({5, 104})),
+        "pass",
+        "libvirt",
+        "",
+    ),
+    (domains.libvirt, LibvirtReading("u", qemu=RegionOwner(64, 104), us=5), "fail", "runs as user 64", "in group 104"),
     (domains.libvirt, LibvirtReading("u", "No module", is_missing=True), "fail", "No module", "pip install"),
     (domains.libvirt, LibvirtReading("u", "denied", is_denied=True), "fail", "denied", "usermod -aG libvirt"),
     (domains.libvirt, LibvirtReading("u", "no socket"), "fail", "u are not served: no socket", "systemctl"),
@@ -114,7 +126,13 @@ DAEMONS: list[Case] = [
     (daemon.state_dir, dataclasses.replace(OURS, owner=9), "fail", "user 9, not 0", "chown 0 /run/fairgv"),
     (daemon.state_dir, dataclasses.replace(OURS, mode=stat.S_IFDIR | 0o775), "fail", "mode 775", "chmod go-w"),
     (daemon.daemon, DaemonReading(), "warn", "does not run", "fairgv-host start"),
-    (daemon.daemon, DaemonReading(trouble="refused", has_socket=True), "warn", "socket: refused", "daemon.log"),
+    (
+        daemon.daemon,
+        DaemonReading(trouble="refused", has_socket=True),
+        "warn",
+        "does not answer: refused",
+        "daemon.log",
+    ),
     (
         daemon.daemon,
         DaemonReading({"pid": 7, "uptime_ns": 10**9, "vgpus": [1, 2]}),
@@ -164,9 +182,11 @@ def test_verdicts(check: Callable[[Any], Verdict], reading: Any, state: str, tex
 
 @pytest.mark.parametrize(("changes", "state", "text"), TENANT_CASES)
 def test_users_of_tenants(changes: Mapping[str, Any], state: str, text: str) -> None:
-    verdict = walls.tenants(dataclasses.replace(TENANTS, **changes))
+    verdict = walls.tenants(dataclasses.replace(TENANTS, **changes), [])
     said(verdict)
     assert verdict.state == state
+    excused = walls.tenants(dataclasses.replace(TENANTS, **changes), ["user"])
+    assert excused.state == ("warn" if state == "fail" else state)
     assert text in verdict.text
 
 

@@ -36,4 +36,6 @@ def test_regions_of_defined_domains(instance: PrivateLibvirt) -> None:
     assert reading.nr_domains == before.nr_domains + 2
     assert reading.regions == {**(before.regions or {}), "fairgv-doctor": 16 << 20}
     assert reading.version == version
+    assert reading.qemu is not None
+    assert reading.qemu.uid == instance.folder.stat().st_uid
     assert f"libvirt {version // 1_000_000}." in libvirt(reading).text
