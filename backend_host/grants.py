@@ -73,6 +73,8 @@ class GrantKeeper:
         self._history = UseHistory(time.monotonic_ns())
         self._fairness = Fairness()
         self._lock = threading.Lock()
+        self.nr_looks = 0
+        """Of the thread, at the page: a keeper that is well looks each second at least."""
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
 
@@ -182,6 +184,7 @@ class GrantKeeper:
         bell = self._page.bell()
         while not self._is_stopping:
             self.step(time.monotonic_ns())
+            self.nr_looks += 1
             timeout_s = _BELL_TIMEOUT_S if self._waiting else _QUIET_TIMEOUT_S
             if not self._ranks_by_charges():
                 bell = self._page.wait_bell(timeout_s, bell)
