@@ -88,7 +88,8 @@ class Caretaker:
         self._is_paused = is_paused
         self._bells = bells
         self._window = window
-        self._nr_clients = nr_clients
+        self.nr_clients = nr_clients
+        """So many programs may run at once; it may change."""
         self._is_banned = is_banned
         self._paused_now: bool | None = None
         self._must_renew = False
@@ -235,8 +236,8 @@ class Caretaker:
             del self._entries[index]
 
     def _welcome(self, client: Client, entry: _Entry) -> None:
-        if self._nr_clients and len(self.workers()) >= self._nr_clients:
-            reason = f"the vGPU has {self._nr_clients} programs, as many as it may"
+        if self.nr_clients and len(self.workers()) >= self.nr_clients:
+            reason = f"the vGPU has {self.nr_clients} programs, as many as it may"
             self._refuse(client, "clients", CUDA_ERROR_OUT_OF_MEMORY, reason)
             return
         if self._is_banned():

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from backend_host import hand_overs, output, tables, top
@@ -13,14 +13,16 @@ from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
     SLICING_MODES,
+    SYSTEM_FILE,
     Config,
-    load_config,
+    load_as_said,
     milliseconds,
 )
 from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.launching import start_in_background, wait_for_end
+from backend_host.service.commands import add_commands
 from backend_host.sizes import size_argument
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import WALLS
@@ -110,8 +112,11 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help=_JSON)
     doctor.set_defaults(run=_doctor)
 
-    stop = commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error")
-    stop.set_defaults(run=_stop)
+    add_commands(commands, _connect)
+
+    commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error").set_defaults(
+        run=_stop
+    )
 
     status = commands.add_parser(
         "status",
@@ -186,8 +191,10 @@ def policy_argument(text: str) -> str:
 
 def _config(options: argparse.Namespace) -> Config:
     slice_ms = getattr(options, "slice_ms", None)
-    config = load_config(
-        getattr(options, "config", None),
+    is_system = os.geteuid() == 0 and options.state_dir is None
+    return load_as_said(
+        getattr(options, "config", None) or (SYSTEM_FILE if is_system else None),
+        getattr(options, "allow_missing_wall", None) or (),
         state_dir=options.state_dir,
         device=getattr(options, "device", None),
         policy=getattr(options, "policy", None),
@@ -197,8 +204,6 @@ def _config(options: argparse.Namespace) -> Config:
         preemption=getattr(options, "preemption", None),
         trusted_guests=getattr(options, "trusted_guests", None),
     )
-    excused = tuple(getattr(options, "allow_missing_wall", None) or ())
-    return replace(config, walls=config.walls.without(excused))
 
 
 def _connect(options: argparse.Namespace) -> Connection:

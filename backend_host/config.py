@@ -7,14 +7,17 @@ import dataclasses
 import json
 import os
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
 from backend_host.metrics.address import read_address
+from backend_host.service.user_settings import ORDINARY as ORDINARY_USERS
+from backend_host.service.user_settings import UserSettings
 from backend_host.sizes import parse_size
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
@@ -47,6 +50,8 @@ class Config:
     """What a vGPU has of which a command or a domain's definition says nothing; in a file a table, `[vgpu]`."""
     limits: Limits = ORDINARY
     """How many programs, contexts, streams and modules a vGPU may have; in a file a table, `[limits]`."""
+    users: UserSettings = ORDINARY_USERS
+    """Who may use a daemon of root, and how much of it; in a file a table, `[users]` (docs/service.md)."""
     region_bytes: int = 256 << 20
     """Size of a virtual machine's region when none is given; a power of two."""
     run_region_bytes: int = 0
@@ -93,6 +98,11 @@ class Config:
     goes_around: bool = False
     """A private daemon's: it serves a device that another daemon serves, too, whose shares do not hold for it."""
 
+    file: str = ""
+    """Where this was read from, and is read again; vGPUs that the daemon keeps stand in files of a folder beside it."""
+    given: str = "{}"
+    """What the command said, which wins over the file whenever that is read: the arguments of `load_config`, as JSON."""
+
     def to_json(self) -> str:
         """For the daemon's own process."""
         return json.dumps({**dataclasses.asdict(self), "state_dir": str(self.state_dir)})
@@ -106,6 +116,7 @@ class Config:
             "state_dir": Path(values["state_dir"]),
             "vgpu": Entitlement(**values["vgpu"]),
             "limits": Limits(**values["limits"]),
+            "users": UserSettings(**values["users"]),
             "walls": WallSettings(**walls),
         }
         return cls(**{**values, **read})
@@ -129,21 +140,44 @@ MAX_REGION_BYTES = 64 << 30
 MAX_PINNED_BYTES = 1 << 40
 _SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
-_NOT_IN_FILES = {"slice_ns", "is_private", "goes_around"}
+_NOT_IN_FILES = {"slice_ns", "is_private", "goes_around", "file", "given"}
 _ENTITLEMENT = "vgpu"
 _LIMITS = "limits"
+_USERS = "users"
 _WALLS = "walls"
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
+
+
+SYSTEM_FILE = Path("/etc/fairgv/config.toml")
+"""What the system's daemon reads where the command names no file. It need not be there."""
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:
     """The defaults, the file over them, then each override that is not None. Raises ConfigError naming file and key."""
     values: dict[str, object] = {}
-    if path is not None:
+    if path is not None and (path.exists() or path != SYSTEM_FILE):
         values.update(_read_file(path))
     values.update({key: value for key, value in overrides.items() if value is not None})
+    values["file"] = str(path.absolute()) if path is not None else ""
     config = Config(**values)  # type: ignore[arg-type]
     return _checked(_absolute(config))
+
+
+def load_as_said(path: Path | None, excused_walls: Sequence[str] = (), **overrides: Any) -> Config:
+    """As `load_config`, and what the command said is kept: `read_again` has it, too. `excused_walls`: those that may be missing."""
+    said = {key: value for key, value in overrides.items() if value is not None}
+    config = load_config(path, **said)
+    given = {**said, "state_dir": str(config.state_dir), "excused_walls": list(excused_walls)}
+    return dataclasses.replace(config, walls=config.walls.without(tuple(excused_walls)), given=json.dumps(given))
+
+
+def read_again(config: Config) -> Config:
+    """The same with what its file says now. Raises ConfigError."""
+    if not config.file:
+        raise ConfigError("this daemon was started without a file of settings: start it with --config FILE")
+    given = json.loads(config.given)
+    again = load_as_said(Path(config.file), **{**given, "state_dir": config.state_dir})
+    return dataclasses.replace(again, is_private=config.is_private, goes_around=config.goes_around)
 
 
 def milliseconds(value: object) -> int:
@@ -181,6 +215,11 @@ def _read_file(path: Path) -> dict[str, object]:
             values[key] = _read_entitlement(path, value)
         elif key == _LIMITS and isinstance(value, dict):
             values[key] = _read_limits(path, value)
+        elif key == _USERS and isinstance(value, dict):
+            try:
+                values[key] = UserSettings.from_table(value)
+            except ConfigError as error:
+                raise ConfigError(f"{path}, [{_USERS}]: {error}") from error
         elif key == _WALLS and isinstance(value, dict):
             try:
                 values[key] = WallSettings.from_table(value)
@@ -196,7 +235,7 @@ def _read_file(path: Path) -> dict[str, object]:
         if isinstance(expected, type) and (
             not isinstance(found, expected) or isinstance(found, bool) != (expected is bool)
         ):  # a bool is an int, too
-            name = "a table" if expected in (Entitlement, Limits, WallSettings) else expected.__name__
+            name = "a table" if expected in (Entitlement, Limits, UserSettings, WallSettings) else expected.__name__
             raise ConfigError(f"{path}: {key} must be {name}, not {value!r}")
     return values
 

@@ -29,6 +29,12 @@ from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message, Server, Session
 from backend_host.listing import UNKNOWN, listing
 from backend_host.refusals import check_join, check_memory
+from backend_host.service.duties import Duties
+from backend_host.service.kept import FOLDER, KeptVGpus, read_kept
+from backend_host.service.manager import Manager
+from backend_host.service.reload import Reloading
+from backend_host.service.roles import Roles
+from backend_host.service.user_limits import within_limits
 from backend_host.state_dir import count_start, make_state_dir
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
@@ -83,6 +89,7 @@ class Daemon:
         self._started_ns = time.monotonic_ns()
         self._nr_restarts = 0
         self._stop = Latch()
+        self._roles = Roles.of_host(config)
 
     def run(self, on_ready: "ReadyPipe") -> None:
         """Serves until `stop` is asked for or SIGTERM or SIGINT arrives. Raises FairGVError when it cannot start."""
@@ -94,7 +101,11 @@ class Daemon:
         with contextlib.ExitStack() as stack:
             if self._config.is_private:
                 stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
-            server = Server(self._config.socket_path, self._handle)
+            manager = stack.enter_context(contextlib.closing(Manager.take(os.environ)))
+            path = self._config.socket_path
+            server = Server(
+                path, self._handle, manager.listening(path), self._roles.check_member if self._roles.are_on else None
+            )
             stack.callback(server.stop)
             self._nr_restarts = count_start(self._config.state_dir)
             devices, sentence = choose(self._config)
@@ -108,11 +119,22 @@ class Daemon:
             if self._stop.is_set():
                 raise FairGVError("stopped before it was ready")
             server.start()
+            self._begin_duties(manager, stack)
             on_ready.ready(sentence)
+            manager.tell(READY=1, STATUS=f"serves; {sentence}")
             if self._config.is_private:
                 on_ready.when_gone(self._stop.set)
             self._stop.wait()
             log.info("stopping")
+            manager.tell(STOPPING=1, STATUS="ends programs and gives everything back")
+
+    def _begin_duties(self, manager: Manager, stack: contextlib.ExitStack) -> None:
+        duties = Duties(manager, lambda: [gpu.keeper.nr_looks for gpu in self._gpus], self._reloading.run)
+        duties.start()
+        stack.callback(duties.stop)
+        if not sys.stderr.isatty():  # a terminal that goes away ends what it shows
+            signal.signal(signal.SIGHUP, lambda *_: duties.ask_to_reload())
+            stack.callback(signal.signal, signal.SIGHUP, signal.SIG_IGN)
 
     def _show_or_look(self, devices: Sequence[Device], stack: contextlib.ExitStack) -> None:
         """A daemon that serves whoever comes is known to all of this host; a private one serves no device of such a one unasked."""
@@ -134,8 +156,7 @@ class Daemon:
         self._gpus = [
             stack.enter_context(serving(number, device, config, walls, tree)) for number, device in enumerate(devices)
         ]
-        if config.vgpu.gpu:
-            find(self._gpus, config.vgpu.gpu)  # one that is not there stops the start, and not each attach
+        self._check(config)  # a Gpu that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", server_identity(config.server_user))
         stack.callback(doorbells.close)
         self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash(), config.limits)
@@ -154,6 +175,20 @@ class Daemon:
         )
         stack.callback(self._domains.stop)
         self._domains.start()
+        kept = KeptVGpus(self._vgpus)
+        kept.swap(read_kept(config))
+        self._reloading = Reloading(config, kept, self._check, self._serve_by)
+
+    def _check(self, config: Config) -> None:
+        if config.vgpu.gpu:
+            find(self._gpus, config.vgpu.gpu)
+
+    def _serve_by(self, config: Config) -> None:
+        """From now on. What is asked meanwhile goes by the one or by the other."""
+        if config.vgpu != self._config.vgpu:
+            self._domains.follow(config.vgpu)
+        self._config = config
+        self._vgpus.set_limits(config.limits)
 
     def _metrics(self) -> contextlib.AbstractContextManager[None]:
         from backend_host.metrics.serving import serving  # noqa: PLC0415 - with a library that only who wants metrics needs
@@ -174,6 +209,7 @@ class Daemon:
             "detach": self._detach,
             "set": self._set,
             "unban": self._unban,
+            "reload": self._reload,
         }
         operation = operations.get(request["op"])
         if operation is None:
@@ -246,18 +282,31 @@ class Daemon:
             region_bytes,
             session.uid,
             lambda vgpu: check_join(vgpu, said, said_bytes, self._gpus),
+            self._limited(session.uid, said) if self._roles.is_limited(session) else None,
         )
         session.at_end(lambda: self._vgpus.close_session(vgpu))
         session.send_fd = vgpu.region.fileno()
         return {"name": vgpu.name, "guest_library": self._config.guest_library}
 
+    def _limited(self, uid: int, said: Changes) -> Callable[[Sequence[Entitlement]], Entitlement]:
+        config = self._config
+        return lambda others: within_limits(uid, said, config.vgpu, others, config.users)
+
+    def _reload(self, session: Session, request: Message) -> Message:
+        self._roles.check_admin(session)
+        changes = self._reloading.run()
+        return {
+            "text": "\n".join(map(str, changes)) or "nothing has changed",
+            "changes": [asdict(change) for change in changes],
+        }
+
     def _stop_daemon(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
+        self._roles.check_admin(session)
         session.after_answer = self._stop.set
         return {"pid": os.getpid()}
 
     def _attach(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
+        self._roles.check_admin(session)
         region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
         check_region_bytes(region_bytes)
         has_doorbell = bool(request.get("has_doorbell", False))
@@ -265,10 +314,12 @@ class Daemon:
         return self._domains.attach(domain, self._entitlement(request), region_bytes, has_doorbell)
 
     def _detach(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
+        self._roles.check_admin(session)
         name = str(request["domain"])
         vgpu = self._vgpus.find(name)
         if vgpu is not None and vgpu.kind == "session":
+            if vgpu.is_kept:
+                raise RefusedError(f"{name} is kept by a file of {FOLDER}: take it away there, then fairgv-host reload")
             raise RefusedError(f"{name} is a vGPU of fairgv-run, and goes with its last program")
         with self._nobody_blamed(name):
             return self._domains.detach(name)
@@ -286,7 +337,7 @@ class Daemon:
             ) from error
 
     def _set(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
+        self._roles.check_admin(session)
         name = str(request["name"])
         changes = _changes({key: value for key, value in request.items() if value is not None}, is_new=False)
         vgpu = self._vgpus.find(name)
@@ -296,19 +347,17 @@ class Daemon:
             with self._nobody_blamed(name):
                 return self._domains.change(name, changes)
         self._vgpus.change(name, changes)
-        return {"text": f"{name} is changed until its last program ends"}
+        return {
+            "text": f"{name} is changed until {'its file is read again' if vgpu.is_kept else 'its last program ends'}"
+        }
 
     def _unban(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
+        self._roles.check_admin(session)
         return {"text": f"{self._vgpus.unban(str(request['name']))} is forgiven"}
 
     def _entitlement(self, request: Message) -> Entitlement:
         """What a new vGPU is to have. What is not said is as configured."""
         return self._config.vgpu.changed(_changes(request))
-
-    def _owner_only(self, session: Session) -> None:
-        if session.uid not in (0, os.geteuid()):
-            raise RefusedError("only the daemon's own user may do this")
 
 
 class ReadyPipe:

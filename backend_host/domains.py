@@ -157,6 +157,13 @@ class Domains:
             "takes_effect": attachment.takes_effect,
         }
 
+    def follow(self, unsaid: Entitlement) -> None:
+        """Other values for what definitions leave out: their vGPUs get them, as far as they can while they run."""
+        with self._lock:
+            self._unsaid = unsaid
+        if self._events is not None:
+            self._to_look_at.put(None)
+
     def sights(self) -> list[Sight]:
         """All domains as they are now. Raises VmError where libvirt does not say."""
         return look_at_all(self._uri, self._unsaid)

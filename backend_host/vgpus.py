@@ -31,7 +31,7 @@ from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
 from ivshmem.region import Region, Wake
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 log = logging.getLogger("fairgv.vgpus")
 
@@ -54,15 +54,18 @@ class VGpuRegistry:
         region_bytes: int,
         uid: int,
         check_join: Callable[[VGpu], None] = lambda _: None,
+        limited: Callable[[Sequence[Entitlement]], Entitlement] | None = None,
     ) -> VGpu:
-        """A vGPU for a command of user `uid`; joining one of the same name and user shares it, which `check_join` may refuse. RefusedError says
-        why not."""
-        if name is not None and _NAME.fullmatch(name) is None:
+        """A vGPU for a command of user `uid`; joining one of the same name and user shares it, which `check_join` may refuse. `limited`: what
+        a new one gets beside the user's others, instead of `entitlement`. RefusedError says why not."""
+        if name is not None and NAME.fullmatch(name) is None:
             raise RefusedError(f"{name!r} is no name for a vGPU; use letters, digits, '.', '_', '-', at most 64")
         with self._lock:
             vgpu = self._vgpus.get(name) if name is not None else None
             if vgpu is None:
                 name = self._new_name() if name is None else name
+                if limited is not None:
+                    entitlement = limited([each.entitlement for each in self._of_user(uid)])
                 memory = sealed_memory(name, region_bytes)
                 vgpu = self._create(name, "session", entitlement, memory, uid, Wake.FUTEX)
                 vgpu.gpu.coscheduler.add_user(vgpu.index, name, uid)
@@ -72,6 +75,20 @@ class VGpuRegistry:
                 check_join(vgpu)
             vgpu.nr_users += 1
             return vgpu
+
+    def _of_user(self, uid: int) -> list[VGpu]:
+        """That a user's commands opened, with the lock held."""
+        return [
+            vgpu for vgpu in self._vgpus.values() if vgpu.kind == "session" and vgpu.uid == uid and not vgpu.is_kept
+        ]
+
+    def set_limits(self, limits: Limits) -> None:
+        """Other limits, for all vGPUs. What is there already stays."""
+        with self._lock:
+            self._limits = limits
+            for vgpu in self._vgpus.values():
+                vgpu.gpu.page.set_limits(vgpu.index, **limits.of_workers())
+                vgpu.caretaker.nr_clients = limits.clients
 
     def close_session(self, vgpu: VGpu) -> None:
         """The counterpart: the last one out removes it."""
