@@ -295,7 +295,10 @@ class Caretaker:
                 entry.worker.stop()
 
     def _worker_is_gone(self, client: Client, entry: _Entry, status: int) -> None:
-        """A client that still says HELLO was never served; another worker would most likely end in the same way."""
+        """A client that still says HELLO was never served; another worker would most likely end in the same way. Where the guest is gone it
+        was we who ended the worker, and nobody is told."""
+        if self._must_renew:
+            return
         if client.state == ClientState.HELLO:
             reason = f"its worker ended with status {status} before it could serve"
             self._refuse(client, "start", CUDA_ERROR_SYSTEM_NOT_READY, reason)

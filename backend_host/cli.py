@@ -24,7 +24,7 @@ from backend_host.ipc import Connection, Message
 from backend_host.launching import start_in_background, wait_for_end
 from backend_host.service.commands import add_commands
 from backend_host.sizes import size_argument
-from backend_host.state_dir import DEVICE_KINDS, default_state_dir
+from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
 from backend_host.walls.settings import WALLS
 from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
@@ -207,7 +207,7 @@ def _config(options: argparse.Namespace) -> Config:
 
 
 def _connect(options: argparse.Namespace) -> Connection:
-    return Connection((options.state_dir or default_state_dir()) / "control.sock")
+    return Connection((options.state_dir or dir_of_commands(default_state_dir())) / SOCKET)
 
 
 def _start(options: argparse.Namespace) -> int:

@@ -29,14 +29,18 @@ from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message, Server, Session
 from backend_host.listing import UNKNOWN, listing
 from backend_host.refusals import check_join, check_memory
+from backend_host.service import journal
 from backend_host.service.duties import Duties
+from backend_host.service.events import Events
 from backend_host.service.kept import FOLDER, KeptVGpus, read_kept
 from backend_host.service.manager import Manager
 from backend_host.service.reload import Reloading
 from backend_host.service.roles import Roles
+from backend_host.service.telling import told
 from backend_host.service.user_limits import within_limits
 from backend_host.state_dir import count_start, make_state_dir
 from backend_host.statistics import DaemonStatistics
+from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.domain import Sight
 from backend_host.vm.doorbell import Doorbells, server_identity
@@ -90,6 +94,7 @@ class Daemon:
         self._nr_restarts = 0
         self._stop = Latch()
         self._roles = Roles.of_host(config)
+        self._events = Events(None)
 
     def run(self, on_ready: "ReadyPipe") -> None:
         """Serves until `stop` is asked for or SIGTERM or SIGINT arrives. Raises FairGVError when it cannot start."""
@@ -103,10 +108,10 @@ class Daemon:
                 stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
             manager = stack.enter_context(contextlib.closing(Manager.take(os.environ)))
             path = self._config.socket_path
-            server = Server(
-                path, self._handle, manager.listening(path), self._roles.check_member if self._roles.are_on else None
-            )
+            server = Server(path, self._handle, manager.listening(path), self._admit if self._roles.are_on else None)
             stack.callback(server.stop)
+            if not self._config.is_private:
+                self._events = Events(self._config.state_dir / "events.jsonl")
             self._nr_restarts = count_start(self._config.state_dir)
             devices, sentence = choose(self._config)
             log.info("%s", sentence)
@@ -129,7 +134,10 @@ class Daemon:
             manager.tell(STOPPING=1, STATUS="ends programs and gives everything back")
 
     def _begin_duties(self, manager: Manager, stack: contextlib.ExitStack) -> None:
-        duties = Duties(manager, lambda: [gpu.keeper.nr_looks for gpu in self._gpus], self._reloading.run)
+        def reload() -> Message:
+            return self._handle(Session(os.geteuid()), {"op": "reload"})
+
+        duties = Duties(manager, lambda: [gpu.keeper.nr_looks for gpu in self._gpus], reload)
         duties.start()
         stack.callback(duties.stop)
         if not sys.stderr.isatty():  # a terminal that goes away ends what it shows
@@ -210,14 +218,27 @@ class Daemon:
             "set": self._set,
             "unban": self._unban,
             "reload": self._reload,
+            "events": self._tell_events,
         }
         operation = operations.get(request["op"])
         if operation is None:
             raise RefusedError(f"this daemon knows no request {request['op']!r}; it may be older than the command")
+        with told(self._events, self._roles, session, request, self._find) as answer:
+            try:
+                answer.update(operation(session, request))
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
+        return answer
+
+    def _find(self, name: str) -> VGpu | None:
+        return self._vgpus.find(name)
+
+    def _admit(self, session: Session) -> None:
         try:
-            return operation(session, request)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
+            self._roles.check_member(session)
+        except RefusedError as error:
+            self._events.refused(session.uid, str(error))
+            raise
 
     def _status(self, session: Session, request: Message) -> Message:
         return asdict(self.statistics())
@@ -293,20 +314,20 @@ class Daemon:
         return lambda others: within_limits(uid, said, config.vgpu, others, config.users)
 
     def _reload(self, session: Session, request: Message) -> Message:
-        self._roles.check_admin(session)
         changes = self._reloading.run()
         return {
             "text": "\n".join(map(str, changes)) or "nothing has changed",
             "changes": [asdict(change) for change in changes],
         }
 
+    def _tell_events(self, session: Session, request: Message) -> Message:
+        return {"events": self._events.after(int(request.get("after", 0)))}
+
     def _stop_daemon(self, session: Session, request: Message) -> Message:
-        self._roles.check_admin(session)
         session.after_answer = self._stop.set
         return {"pid": os.getpid()}
 
     def _attach(self, session: Session, request: Message) -> Message:
-        self._roles.check_admin(session)
         region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
         check_region_bytes(region_bytes)
         has_doorbell = bool(request.get("has_doorbell", False))
@@ -314,7 +335,6 @@ class Daemon:
         return self._domains.attach(domain, self._entitlement(request), region_bytes, has_doorbell)
 
     def _detach(self, session: Session, request: Message) -> Message:
-        self._roles.check_admin(session)
         name = str(request["domain"])
         vgpu = self._vgpus.find(name)
         if vgpu is not None and vgpu.kind == "session":
@@ -337,7 +357,6 @@ class Daemon:
             ) from error
 
     def _set(self, session: Session, request: Message) -> Message:
-        self._roles.check_admin(session)
         name = str(request["name"])
         changes = _changes({key: value for key, value in request.items() if value is not None}, is_new=False)
         vgpu = self._vgpus.find(name)
@@ -352,7 +371,6 @@ class Daemon:
         }
 
     def _unban(self, session: Session, request: Message) -> Message:
-        self._roles.check_admin(session)
         return {"text": f"{self._vgpus.unban(str(request['name']))} is forgiven"}
 
     def _entitlement(self, request: Message) -> Entitlement:
@@ -403,7 +421,7 @@ class ReadyPipe:
 
 def serve(config: Config, ready_fd: int | None) -> int:
     """The daemon's process: exit status 0 after a stop, 1 when it could not start."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, handlers=[journal.handler(os.environ)])
     pipe = ReadyPipe(ready_fd)
     try:
         Daemon(config).run(pipe)

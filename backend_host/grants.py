@@ -24,6 +24,7 @@ from backend_host.entitled import entitled_shares
 from backend_host.entitlement import WHOLE, Entitlement
 from backend_host.fairness import Fairness, Received
 from backend_host.history import UseHistory
+from backend_host.service.journal import about
 from scheduler.first_come import FirstCome
 from scheduler.policy import Bounded, Policy, Standing
 
@@ -223,7 +224,8 @@ class GrantKeeper:
         entries = (entry.vgpu for entry in self._page.backlogged())
         waiting = [vgpu for vgpu in entries if vgpu in self._entitlements and vgpu != grant.vgpu]
         if waiting and grant.vgpu is not None and self._overruns(grant, now_ns) and not self._keeps_device(grant.vgpu):
-            log.warning("vGPU %d holds the GPU far beyond its slice; it goes to the next one", grant.vgpu)
+            name = self._page.called(grant.vgpu)
+            log.warning("%s holds the GPU far beyond its slice; it goes to the next one", name, extra=about(name))
             self._page.evict()
         for vgpu in sorted(self._waiting.difference(waiting)):
             self._policy.blocked(vgpu, now_ns)

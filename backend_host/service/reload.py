@@ -71,6 +71,8 @@ def differences(before: Config, after: Config) -> list[Change]:
         if dataclasses.is_dataclass(old) and not isinstance(old, type):
             was, will = dataclasses.asdict(old), dataclasses.asdict(new)
             found += [Change(f"{field.name}.{key}", was[key], will[key]) for key in was if was[key] != will[key]]
+        elif old != new and field.name == "slice_ns":
+            found.append(Change("slice_ms", old / 1e6, new / 1e6))
         elif old != new:
             found.append(Change(field.name, old, new))
     return found
