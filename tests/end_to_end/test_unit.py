@@ -6,10 +6,12 @@ runs, and is not tried here.
 """
 
 import ctypes
+import errno
 import functools
 import os
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -31,7 +33,18 @@ pytestmark = pytest.mark.skipif(
     reason="needs root, systemd-analyze and the kernel's headers",
 )
 _EPERM, _ALLOW, _ERRNO = 1, 0x7FFF0000, 0x00050000
-_LD, _JEQ, _RET = 0x20, 0x15, 0x06
+_LD, _JEQ, _JSET, _RET = 0x20, 0x15, 0x45, 0x06
+_ARGUMENT = 16
+"""Where the first argument of a call lies."""
+_NAMESPACES = {
+    "mnt": 0x00020000,
+    "cgroup": 0x02000000,
+    "uts": 0x04000000,
+    "ipc": 0x08000000,
+    "user": 0x10000000,
+    "pid": 0x20000000,
+    "net": 0x40000000,
+}
 _PR_CAPBSET_DROP, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 24, 22, 38, 2
 
 
@@ -56,14 +69,26 @@ def calls(group: str) -> frozenset[str]:
 
 
 def program() -> bytes:
-    """Instructions of BPF: an allowed number is let through, any other fails with EPERM."""
+    """Instructions of BPF: an allowed number is let through, any other fails with EPERM. clone3 is said not to exist, clone is let through with
+    the namespaces of the unit alone, and socket with its address families, as systemd does it."""
     assert NUMBERS is not None
     known = {name: int(number) for name, number in re.findall(r"#define __NR_(\w+) (\d+)", NUMBERS.read_text())}
     names = frozenset[str]().union(
         *(calls(word) if word.startswith("@") else {word} for word in said("SystemCallFilter"))
     )
     numbers = sorted(known[name] for name in names if name in known)
-    steps = [(_LD, 0, 0, 0)]
+    spaces = sum(_NAMESPACES.values()) - sum(_NAMESPACES[name] for name in said("RestrictNamespaces"))
+    families = [getattr(socket, name) for name in said("RestrictAddressFamilies")]
+    steps = [(_LD, 0, 0, 0), (_JEQ, 0, 1, known["clone3"]), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
+    steps += [
+        (_JEQ, 0, 4, known["clone"]),
+        (_LD, 0, 0, _ARGUMENT),
+        (_JSET, 0, 1, spaces),
+        (_RET, 0, 0, _ERRNO | _EPERM),
+    ]
+    steps += [(_RET, 0, 0, _ALLOW), (_JEQ, 0, len(families) + 3, known["socket"]), (_LD, 0, 0, _ARGUMENT)]
+    steps += [(_JEQ, len(families) - place, 0, family) for place, family in enumerate(families)]
+    steps += [(_RET, 0, 0, _ERRNO | errno.EAFNOSUPPORT), (_RET, 0, 0, _ALLOW)]
     for number in numbers:
         steps += [(_JEQ, 0, 1, number), (_RET, 0, 0, _ALLOW)]
     return b"".join(struct.pack("HBBI", *step) for step in [*steps, (_RET, 0, 0, _ERRNO | _EPERM)])
