@@ -296,22 +296,22 @@ class Daemon:
         said, said_bytes = _changes(request), int(request.get("region_bytes") or 0)
         region_bytes = said_bytes or region_bytes_of_commands(self._config)
         check_region_bytes(region_bytes)
-        name = request.get("name")
+        name = None if request.get("name") is None else str(request["name"])
         vgpu = self._vgpus.open_session(
-            None if name is None else str(name),
+            name,
             self._config.vgpu.changed(said),
             region_bytes,
             session.uid,
             lambda vgpu: check_join(vgpu, said, said_bytes, self._gpus),
-            self._limited(session.uid, said) if self._roles.is_limited(session) else None,
+            self._limited(session.uid, name, said) if self._roles.is_limited(session) else None,
         )
         session.at_end(lambda: self._vgpus.close_session(vgpu))
         session.send_fd = vgpu.region.fileno()
         return {"name": vgpu.name, "guest_library": self._config.guest_library}
 
-    def _limited(self, uid: int, said: Changes) -> Callable[[Sequence[Entitlement]], Entitlement]:
+    def _limited(self, uid: int, name: str | None, said: Changes) -> Callable[[Sequence[Entitlement]], Entitlement]:
         config = self._config
-        return lambda others: within_limits(uid, said, config.vgpu, others, config.users)
+        return lambda others: within_limits(uid, name, said, config.vgpu, others, config.users)
 
     def _reload(self, session: Session, request: Message) -> Message:
         changes = self._reloading.run()

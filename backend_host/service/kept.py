@@ -89,9 +89,12 @@ class KeptVGpus:
         self._held: dict[str, VGpu] = {}
 
     @property
-    def files(self) -> Mapping[str, KeptVGpu]:
-        """As they were read last, by name."""
-        return self._files
+    def now(self) -> Mapping[str, KeptVGpu]:
+        """By name: as they were read last, and were changed since then."""
+        return {
+            name: dataclasses.replace(self._files[name], entitlement=vgpu.entitlement)
+            for name, vgpu in self._held.items()
+        }
 
     def swap(self, wanted: Mapping[str, KeptVGpu]) -> None:
         """From now on these are kept. RefusedError says why not, and nothing has changed then.

@@ -54,7 +54,7 @@ class Reloading:
                     "configuration is read; put it back, or start the daemon anew"
                 )
             self._check(config)
-            before = dict(self._kept.files)
+            before = self._kept.now
             self._kept.swap(wanted)
             self._apply(config)
             self._config = config

@@ -7,13 +7,25 @@ from backend_host.errors import RefusedError
 from backend_host.service.roles import user_called
 from backend_host.service.user_settings import UserSettings
 from backend_host.sizes import format_size
+from backend_host.vgpus import NAME
 
 
 def within_limits(
-    uid: int, said: Changes, unsaid: Entitlement, others: Sequence[Entitlement], settings: UserSettings
+    uid: int,
+    vgpu: str | None,
+    said: Changes,
+    unsaid: Entitlement,
+    others: Sequence[Entitlement],
+    settings: UserSettings,
 ) -> Entitlement:
-    """What a new vGPU gets beside the user's others, when this was said for it. RefusedError names the limit, and who may raise it."""
+    """What a new vGPU, of this name or of any, gets beside the user's others, when this was said for it. RefusedError names the limit, and who
+    may raise it. A name begins with the user's, so that nobody takes that of a domain to come."""
     name, wanted = user_called(uid), unsaid.changed(said)
+    begins = f"{name}-" if NAME.fullmatch(f"{name}-") else f"{uid}-"
+    if vgpu is not None and not vgpu.startswith(begins):
+        raise RefusedError(
+            f"--vgpu {vgpu}: there is none called so, and the name of a new one of {name} begins with {begins}: say --vgpu {begins}{vgpu}"
+        )
     raised = f"ask a member of {settings.admin_group} to raise"
     if len(others) >= settings.vgpus:
         raise RefusedError(

@@ -173,7 +173,7 @@ def test_a_stranger_gets_one_sentence(service: Service) -> None:
 def test_a_member_may_look_and_no_more(service: Service) -> None:
     service.start()
     looks: list[dict[str, Any]] = [{"op": "status"}, {"op": "list"}, {"op": "grants"}]
-    answers = ask_as(service, USER, [GROUP], *looks, {"op": "open", "name": "mine"}, *CHANGES)
+    answers = ask_as(service, USER, [GROUP], *looks, {"op": "open", "name": f"{USER}-mine"}, *CHANGES)
     assert all("error" not in answer for answer in answers[:4])
     assert all(f"only members of the group {ADMIN_GROUP} may do this" in answer["error"] for answer in answers[4:])
 
@@ -204,13 +204,13 @@ def test_limits_of_a_user_hold_for_all_vgpus_together(service: Service) -> None:
         opened(weight=6),
         opened(request=30),
         opened(memory_bytes="5G"),
-        opened(name="a", weight=4, request=20, memory_bytes="3G"),
+        opened(name=f"{USER}-a", weight=4, request=20, memory_bytes="3G"),
         opened(weight=2, memory_bytes="1G"),
         opened(request=1, memory_bytes="1G"),
         opened(memory_bytes="2G"),
-        opened(name="b"),
-        opened(name="c"),
-        opened(name="a", weight=4),
+        opened(name=f"{USER}-b"),
+        opened(name=f"{USER}-c"),
+        opened(name=f"{USER}-a", weight=4),
         {"op": "status"},
     )
     for number, sentence in {
@@ -235,7 +235,7 @@ def test_a_hundred_vgpus(service: Service) -> None:
         service,
         USER,
         [GROUP],
-        *({"op": "open", "name": f"v{number}", "region_bytes": REGION_BYTES} for number in range(100)),
+        *({"op": "open", "name": f"{USER}-{number}", "region_bytes": REGION_BYTES} for number in range(100)),
         {"op": "status"},
     )
     *opened, status = answers
@@ -254,6 +254,14 @@ def test_a_vgpu_of_another_user(service: Service) -> None:
         os.close(connection.ask("open", name="roots", region_bytes=REGION_BYTES)["fd"])
         answers = ask_as(service, USER, [GROUP], {"op": "open", "name": "roots"}, {"op": "open", "name": "theirs"})
     assert all("belongs to somebody else" in answer["error"] for answer in answers)
+
+
+def test_nobody_takes_the_name_of_a_domain_to_come(service: Service) -> None:
+    service.start()
+    names = ["web", f"{OTHER}-x", f"{USER}", f"{USER}-x"]
+    answers = ask_as(service, USER, [GROUP], *({"op": "open", "name": name} for name in names))
+    assert all(f"begins with {USER}-: say --vgpu {USER}-" in answer["error"] for answer in answers[:3])
+    assert answers[3]["name"] == f"{USER}-x"
 
 
 def test_one_user_takes_no_more_connections_than_are_allowed(service: Service) -> None:
@@ -349,6 +357,9 @@ def test_a_reload_is_whole(service: Service) -> None:
     assert {name: vgpu["request"] for name, vgpu in found.items()} == {"a": 20, "b": 60, "new": 20}
     assert all(vgpu["weight"] == 4 and vgpu["limits"]["clients"] == 3 for vgpu in found.values())
     assert service.command("reload").stdout == "nothing has changed\n"
+    assert service.command("set", "new", "--weight", "9").returncode == 0
+    assert "vgpus.d.new: user root, weight 9" in service.command("reload").stdout, "the file overrules whoever set it"
+    assert service.vgpus()["new"]["weight"] == 4
 
 
 def test_what_takes_a_start_is_named(service: Service) -> None:
@@ -377,6 +388,30 @@ def test_a_kept_vgpu_goes_with_its_last_program(service: Service) -> None:
     wait_until(lambda: not service.vgpus(), "it goes")
     assert service.command("reload").returncode == 0
     assert service.vgpus().keys() == {"render"}
+
+
+def test_events_outlive_the_daemon(service: Service) -> None:
+    service.start()
+    (service.kept / "render.toml").write_text(f"region_bytes = {REGION_BYTES}\n")
+    assert service.command("reload").returncode == 0
+    assert service.command("set", "render", "--weight", "5").returncode == 0
+    ask_as(service, USER, [GROUP], {"op": "set", "name": "render", "weight": 9})
+    ask_as(service, STRANGER, [], {"op": "status"})
+    stop_host(service.host)
+    service.start()
+    answer = as_user(COMMAND, USER, [GROUP], "--state-dir", str(service.state_dir), "events", "--json")
+    records = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert [(record["event"], record["uid"]) for record in records] == [
+        ("reload", 0),
+        ("set", 0),
+        ("refusal", USER),
+        ("refusal", STRANGER),
+        ("stop", 0),
+    ]
+    assert (records[0]["old"], records[0]["new"]["vgpus.d.render"]["weight"]) == ({"vgpus.d.render": None}, 1)
+    assert [records[1][key]["weight"] for key in ("old", "new")] == [1, 5]
+    assert records[1]["vgpu"] == records[2]["vgpu"] == "render"
+    assert "WARNING fairgv.events: refusal by user" in service.host.log()
 
 
 def test_its_manager_hears_of_it(service: Service) -> None:
