@@ -1,7 +1,7 @@
 """How the commands talk to the daemon: one JSON object a line over a UNIX socket, answered by one JSON object.
 
 A connection that opened a vGPU keeps it: when the connection ends, however it ends, the vGPU goes. So nothing is left behind by a command
-that was killed. Who may do what is the socket's file mode and the peer's user id, which the kernel tells.
+that was killed. Who may do what is the socket's file mode, and the peer's user and groups, which the kernel tells (service/roles.py).
 """
 
 import contextlib
