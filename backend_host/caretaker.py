@@ -88,7 +88,8 @@ class Caretaker:
         self._is_paused = is_paused
         self._bells = bells
         self._window = window
-        self._nr_clients = nr_clients
+        self.nr_clients = nr_clients
+        """So many programs may run at once; it may change."""
         self._is_banned = is_banned
         self._paused_now: bool | None = None
         self._must_renew = False
@@ -235,8 +236,8 @@ class Caretaker:
             del self._entries[index]
 
     def _welcome(self, client: Client, entry: _Entry) -> None:
-        if self._nr_clients and len(self.workers()) >= self._nr_clients:
-            reason = f"the vGPU has {self._nr_clients} programs, as many as it may"
+        if self.nr_clients and len(self.workers()) >= self.nr_clients:
+            reason = f"the vGPU has {self.nr_clients} programs, as many as it may"
             self._refuse(client, "clients", CUDA_ERROR_OUT_OF_MEMORY, reason)
             return
         if self._is_banned():
@@ -294,7 +295,10 @@ class Caretaker:
                 entry.worker.stop()
 
     def _worker_is_gone(self, client: Client, entry: _Entry, status: int) -> None:
-        """A client that still says HELLO was never served; another worker would most likely end in the same way."""
+        """A client that still says HELLO was never served; another worker would most likely end in the same way. Where the guest is gone it
+        was we who ended the worker, and nobody is told."""
+        if self._must_renew:
+            return
         if client.state == ClientState.HELLO:
             reason = f"its worker ended with status {status} before it could serve"
             self._refuse(client, "start", CUDA_ERROR_SYSTEM_NOT_READY, reason)

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from backend_host import config_commands, hand_overs, output, tables, top
@@ -15,16 +14,17 @@ from backend_host.config import (
     SLICING_MODES,
     SYSTEM_FILE,
     Config,
-    file_or_system,
-    load_config,
+    load_as_said,
     milliseconds,
+    system_file,
 )
 from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.launching import start_in_background, wait_for_end
+from backend_host.service.commands import add_commands
 from backend_host.sizes import size_argument
-from backend_host.state_dir import DEVICE_KINDS, default_state_dir
+from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
 from backend_host.walls.settings import WALLS
 from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
@@ -83,8 +83,11 @@ def make_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help=_JSON)
     doctor.set_defaults(run=_doctor)
 
-    stop = commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error")
-    stop.set_defaults(run=_stop)
+    add_commands(commands, _connect)
+
+    commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error").set_defaults(
+        run=_stop
+    )
 
     status = commands.add_parser(
         "status",
@@ -210,19 +213,22 @@ def _given(options: argparse.Namespace) -> dict[str, object]:
     return {**given, "slice_ns": milliseconds(slice_ms) if slice_ms is not None else None}
 
 
+def _file(options: argparse.Namespace) -> Path | None:
+    return getattr(options, "config", None) or system_file(options.state_dir)
+
+
 def _config(options: argparse.Namespace) -> Config:
-    config = load_config(file_or_system(options.config), **_given(options))
-    excused = tuple(getattr(options, "allow_missing_wall", None) or ())
-    return replace(config, walls=config.walls.without(excused))
+    return load_as_said(_file(options), getattr(options, "allow_missing_wall", None) or (), **_given(options))
 
 
 def _show_config(options: argparse.Namespace) -> int:
     given = {**_given(options), "walls.allow_missing": options.allow_missing_wall}
-    return config_commands.show(_config(options), file_or_system(options.config), given, is_json=options.json)
+    file = _file(options)
+    return config_commands.show(_config(options), file if file and file.exists() else None, given, is_json=options.json)
 
 
 def _connect(options: argparse.Namespace) -> Connection:
-    return Connection((options.state_dir or default_state_dir()) / "control.sock")
+    return Connection((options.state_dir or dir_of_commands(default_state_dir())) / SOCKET)
 
 
 def _start(options: argparse.Namespace) -> int:

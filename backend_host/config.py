@@ -18,6 +18,9 @@ from backend_host.entitlement import KEYS, PLAIN, Entitlement, read_changes
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
 from backend_host.metrics.address import read_address
+from backend_host.service.user_settings import KEYS as USER_KEYS
+from backend_host.service.user_settings import ORDINARY as ORDINARY_USERS
+from backend_host.service.user_settings import UserSettings
 from backend_host.sizes import read_size
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import KEYS as WALL_KEYS
@@ -27,8 +30,8 @@ from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
-SYSTEM_FILE = Path("/etc/fairgv/fairgv.toml")
-"""What commands read when no other file is named, where there is one."""
+SYSTEM_FILE = Path("/etc/fairgv/config.toml")
+"""What the system's daemon reads where the command names no file. It need not be there."""
 ADOPTIONS = ("all", "attached")
 COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice")
 
@@ -56,6 +59,8 @@ class Config:
     """What a vGPU has of which a command or a domain's definition says nothing; in a file a table, `[vgpu]`."""
     limits: Limits = ORDINARY
     """How many programs, contexts, streams and modules a vGPU may have, and bytes of images; 0: no limit. In a file a table, `[limits]`."""
+    users: UserSettings = ORDINARY_USERS
+    """Who may use a daemon of root, and how much of it; in a file a table, `[users]` (docs/service.md)."""
     region_bytes: int = 256 << 20
     """Size of a virtual machine's region when none is given; a power of two."""
     run_region_bytes: int = 0
@@ -107,6 +112,11 @@ class Config:
     goes_around: bool = False
     """A private daemon's: it serves a device that another daemon serves, too, whose shares do not hold for it."""
 
+    file: str = ""
+    """Where this was read from, and is read again; vGPUs that the daemon keeps stand in files of a folder beside it."""
+    given: str = "{}"
+    """What the command said, which wins over the file whenever that is read: the arguments of `load_config`, as JSON."""
+
     def to_json(self) -> str:
         """For the daemon's own process."""
         return json.dumps({**dataclasses.asdict(self), "state_dir": str(self.state_dir)})
@@ -120,6 +130,7 @@ class Config:
             "state_dir": Path(values["state_dir"]),
             "vgpu": Entitlement(**values["vgpu"]),
             "limits": Limits(**values["limits"]),
+            "users": UserSettings(**values["users"]),
             "walls": WallSettings(**walls),
         }
         return cls(**{**values, **read})
@@ -143,8 +154,8 @@ MAX_REGION_BYTES = 64 << 30
 MAX_PINNED_BYTES = 1 << 40
 SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
+_NOT_IN_FILES = {"is_private", "goes_around", "file", "given"}
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
-_NOT_IN_FILES = {"is_private", "goes_around"}
 _KINDS = {str: "a text", int: "a whole number", bool: "true or false", Path: "a path"}
 
 
@@ -199,20 +210,21 @@ RULES: Mapping[str, Rule] = {
 """By field. One without a rule may be whatever is of its type; tables and `metrics` have rules of their own."""
 
 
-def file_or_system(path: Path | None) -> Path | None:
-    """The file that was named, else the system's if there is one."""
-    return path or (SYSTEM_FILE if SYSTEM_FILE.exists() else None)
+def system_file(state_dir: Path | None) -> Path | None:
+    """That of the system's daemon, if it is root's and has no other place; it need not be there."""
+    return SYSTEM_FILE if os.geteuid() == 0 and state_dir is None else None
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:
     """The defaults, the file over them, then each override that is not None. Raises ConfigError naming file and key."""
     values: dict[str, object] = {}
-    if path is not None:
+    if path is not None and (path.exists() or path != SYSTEM_FILE):
         read = read_file(path)
         if read.wrong:
             raise ConfigError(f"{path}: {read.wrong[0]}")
         values.update(read.values)
     values.update({key: value for key, value in overrides.items() if value is not None})
+    values["file"] = str(path.absolute()) if path is not None else ""
     config = Config(**values)  # type: ignore[arg-type]
     for wrong in _not_allowed(config):
         raise ConfigError(wrong)
@@ -223,6 +235,23 @@ def problems(path: Path) -> list[str]:
     """A sentence for each key of a file that is unknown or wrong. Raises ConfigError for what is no file of TOML."""
     read = read_file(path)
     return [*read.wrong, *_not_allowed(Config(**read.values))]  # type: ignore[arg-type]
+
+
+def load_as_said(path: Path | None, excused_walls: Sequence[str] = (), **overrides: Any) -> Config:
+    """As `load_config`, and what the command said is kept: `read_again` has it, too. `excused_walls`: those that may be missing."""
+    said = {key: value for key, value in overrides.items() if value is not None}
+    config = load_config(path, **said)
+    given = {**said, "state_dir": str(config.state_dir), "excused_walls": list(excused_walls)}
+    return dataclasses.replace(config, walls=config.walls.without(tuple(excused_walls)), given=json.dumps(given))
+
+
+def read_again(config: Config) -> Config:
+    """The same with what its file says now. Raises ConfigError."""
+    if not config.file:
+        raise ConfigError("this daemon was started without a file of settings: start it with --config FILE")
+    given = json.loads(config.given)
+    again = load_as_said(Path(config.file), **{**given, "state_dir": config.state_dir})
+    return dataclasses.replace(again, is_private=config.is_private, goes_around=config.goes_around)
 
 
 def milliseconds(value: object) -> int:
@@ -333,6 +362,7 @@ _TABLES = {
     for table in (
         _Table("vgpu", PLAIN, KEYS, lambda table: PLAIN.changed(read_changes(table))),
         _Table("limits", ORDINARY, frozenset(field.name for field in dataclasses.fields(Limits)), read_limits),
+        _Table("users", ORDINARY_USERS, USER_KEYS, UserSettings.from_table),
         _Table("walls", WALLS_BY_DEFAULT, WALL_KEYS, WallSettings.from_table),
     )
 }

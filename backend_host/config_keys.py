@@ -18,10 +18,11 @@ from typing import Any
 from backend_host.config import RULES, SIZES, Config, keys_of_file
 from backend_host.entitlement import PARAMETERS, Entitlement
 from backend_host.limits import Limits
+from backend_host.service.user_settings import UserSettings
 from backend_host.walls.settings import SIZES as WALL_SIZES
 from backend_host.walls.settings import WallSettings
 
-TABLES: Mapping[str, type] = {"vgpu": Entitlement, "limits": Limits, "walls": WallSettings}
+TABLES: Mapping[str, type] = {"vgpu": Entitlement, "limits": Limits, "users": UserSettings, "walls": WallSettings}
 _BY_PLACE = {
     "state_dir": "/run/fairgv of root, else fairgv in $XDG_RUNTIME_DIR",
     "softgpu_library": "the installation's",
@@ -57,7 +58,7 @@ def keys() -> Iterator[Key]:
     for table, declared in TABLES.items():
         meanings = _meanings(declared)
         for name, value in _of_table(Config(), table).items():
-            field = WALL_SIZES.get(name, name)
+            field = WALL_SIZES.get(name, name) if table == "walls" else name
             parameter = next((each for each in PARAMETERS.values() if table == "vgpu" and each.key == name), None)
             told = (parameter.help, parameter.rule) if parameter else (meanings[field], "")
             yield Key(table, name, _kind(field, value), toml(_for_people(table, name, value)), *told)
@@ -105,7 +106,7 @@ def _of_table(config: Config, table: str) -> dict[str, Any]:
     settings = getattr(config, table)
     if isinstance(settings, Entitlement):
         return settings.written()
-    names = {field: key for key, field in WALL_SIZES.items()}
+    names = {field: key for key, field in WALL_SIZES.items()} if table == "walls" else {}
     values = {names.get(field, field): value for field, value in dataclasses.asdict(settings).items()}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from backend_host import boost_ways
 from backend_host.boost_ways import WAYS, Boost
 from backend_host.device.control import ControlPage
+from backend_host.service.journal import about
 from backend_host.statistics import CoschedulingStatistics
 from backend_host.vm.vcpus import QemuThreads
 from backend_host.worker._worker import ffi, lib
@@ -60,7 +61,7 @@ class Coscheduler:
         """The vGPU's virtual machine has started: its vCPUs are these."""
         for tid in threads.tids:
             if tid and lib.fgw_boost_clear_left_over(tid):
-                log.info("%s: a vCPU that an earlier daemon left boosted is normal again", name)
+                log.info("%s: a vCPU that an earlier daemon left boosted is normal again", name, extra=about(name))
         boost = boost_ways.choose(next(tid for tid in threads.tids if tid), self._ways)
         with self._lock:
             if isinstance(boost, Boost):
@@ -114,9 +115,9 @@ class Coscheduler:
         way = boost.name if isinstance(boost, Boost) else boost
         self._members[vgpu] = _Member(way, is_boosted)
         if is_boosted:
-            log.info("%s: who waits for the GPU is boosted by %s", name, way)
+            log.info("%s: who waits for the GPU is boosted by %s", name, way, extra=about(name))
         else:
-            log.info("%s is not coscheduled: %s", name, way)
+            log.info("%s is not coscheduled: %s", name, way, extra=about(name))
 
     def _run(self) -> None:
         lib.fgw_booster_run(self._booster)

@@ -29,8 +29,18 @@ from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message, Server, Session
 from backend_host.listing import UNKNOWN, listing
 from backend_host.refusals import check_join, check_memory
+from backend_host.service import journal
+from backend_host.service.duties import Duties
+from backend_host.service.events import Events
+from backend_host.service.kept import FOLDER, KeptVGpus, read_kept
+from backend_host.service.manager import Manager
+from backend_host.service.reload import Reloading
+from backend_host.service.roles import Roles
+from backend_host.service.telling import told
+from backend_host.service.user_limits import within_limits
 from backend_host.state_dir import count_start, make_state_dir
 from backend_host.statistics import DaemonStatistics
+from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.domain import Sight
 from backend_host.vm.doorbell import Doorbells, server_identity
@@ -83,6 +93,8 @@ class Daemon:
         self._started_ns = time.monotonic_ns()
         self._nr_restarts = 0
         self._stop = Latch()
+        self._roles = Roles.of_host(config)
+        self._events = Events(None)
 
     def run(self, on_ready: "ReadyPipe") -> None:
         """Serves until `stop` is asked for or SIGTERM or SIGINT arrives. Raises FairGVError when it cannot start."""
@@ -94,8 +106,12 @@ class Daemon:
         with contextlib.ExitStack() as stack:
             if self._config.is_private:
                 stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
-            server = Server(self._config.socket_path, self._handle)
+            manager = stack.enter_context(contextlib.closing(Manager.take(os.environ)))
+            path = self._config.socket_path
+            server = Server(path, self._handle, manager.listening(path), self._admit if self._roles.are_on else None)
             stack.callback(server.stop)
+            if not self._config.is_private:
+                self._events = Events(self._config.state_dir / "events.jsonl")
             self._nr_restarts = count_start(self._config.state_dir)
             devices, sentence = choose(self._config)
             log.info("%s", sentence)
@@ -108,11 +124,25 @@ class Daemon:
             if self._stop.is_set():
                 raise FairGVError("stopped before it was ready")
             server.start()
+            self._begin_duties(manager, stack)
             on_ready.ready(sentence)
+            manager.tell(READY=1, STATUS=f"serves; {sentence}")
             if self._config.is_private:
                 on_ready.when_gone(self._stop.set)
             self._stop.wait()
             log.info("stopping")
+            manager.tell(STOPPING=1, STATUS="ends programs and gives everything back")
+
+    def _begin_duties(self, manager: Manager, stack: contextlib.ExitStack) -> None:
+        def reload() -> Message:
+            return self._handle(Session(os.geteuid()), {"op": "reload"})
+
+        duties = Duties(manager, lambda: [gpu.keeper.nr_looks for gpu in self._gpus], reload)
+        duties.start()
+        stack.callback(duties.stop)
+        if not sys.stderr.isatty():  # a terminal that goes away ends what it shows
+            signal.signal(signal.SIGHUP, lambda *_: duties.ask_to_reload())
+            stack.callback(signal.signal, signal.SIGHUP, signal.SIG_IGN)
 
     def _show_or_look(self, devices: Sequence[Device], stack: contextlib.ExitStack) -> None:
         """A daemon that serves whoever comes is known to all of this host; a private one serves no device of such a one unasked."""
@@ -134,8 +164,7 @@ class Daemon:
         self._gpus = [
             stack.enter_context(serving(number, device, config, walls, tree)) for number, device in enumerate(devices)
         ]
-        if config.vgpu.gpu:
-            find(self._gpus, config.vgpu.gpu)  # one that is not there stops the start, and not each attach
+        self._check(config)  # a Gpu that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", server_identity(config.server_user))
         stack.callback(doorbells.close)
         self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash(), config.limits)
@@ -154,6 +183,20 @@ class Daemon:
         )
         stack.callback(self._domains.stop)
         self._domains.start()
+        kept = KeptVGpus(self._vgpus)
+        kept.swap(read_kept(config))
+        self._reloading = Reloading(config, kept, self._check, self._serve_by)
+
+    def _check(self, config: Config) -> None:
+        if config.vgpu.gpu:
+            find(self._gpus, config.vgpu.gpu)
+
+    def _serve_by(self, config: Config) -> None:
+        """From now on. What is asked meanwhile goes by the one or by the other."""
+        if config.vgpu != self._config.vgpu:
+            self._domains.follow(config.vgpu)
+        self._config = config
+        self._vgpus.set_limits(config.limits)
 
     def _metrics(self) -> contextlib.AbstractContextManager[None]:
         from backend_host.metrics.serving import serving  # noqa: PLC0415 - with a library that only who wants metrics needs
@@ -174,14 +217,28 @@ class Daemon:
             "detach": self._detach,
             "set": self._set,
             "unban": self._unban,
+            "reload": self._reload,
+            "events": self._tell_events,
         }
         operation = operations.get(request["op"])
         if operation is None:
             raise RefusedError(f"this daemon knows no request {request['op']!r}; it may be older than the command")
+        with told(self._events, self._roles, session, request, self._find) as answer:
+            try:
+                answer.update(operation(session, request))
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
+        return answer
+
+    def _find(self, name: str) -> VGpu | None:
+        return self._vgpus.find(name)
+
+    def _admit(self, session: Session) -> None:
         try:
-            return operation(session, request)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
+            self._roles.check_member(session)
+        except RefusedError as error:
+            self._events.refused(session.uid, str(error))
+            raise
 
     def _status(self, session: Session, request: Message) -> Message:
         return asdict(self.statistics())
@@ -239,25 +296,38 @@ class Daemon:
         said, said_bytes = _changes(request), int(request.get("region_bytes") or 0)
         region_bytes = said_bytes or region_bytes_of_commands(self._config)
         check_region_bytes(region_bytes)
-        name = request.get("name")
+        name = None if request.get("name") is None else str(request["name"])
         vgpu = self._vgpus.open_session(
-            None if name is None else str(name),
+            name,
             self._config.vgpu.changed(said),
             region_bytes,
             session.uid,
             lambda vgpu: check_join(vgpu, said, said_bytes, self._gpus),
+            self._limited(session.uid, name, said) if self._roles.is_limited(session) else None,
         )
         session.at_end(lambda: self._vgpus.close_session(vgpu))
         session.send_fd = vgpu.region.fileno()
         return {"name": vgpu.name, "guest_library": self._config.guest_library}
 
+    def _limited(self, uid: int, name: str | None, said: Changes) -> Callable[[Sequence[Entitlement]], Entitlement]:
+        config = self._config
+        return lambda others: within_limits(uid, name, said, config.vgpu, others, config.users)
+
+    def _reload(self, session: Session, request: Message) -> Message:
+        changes = self._reloading.run()
+        return {
+            "text": "\n".join(map(str, changes)) or "nothing has changed",
+            "changes": [asdict(change) for change in changes],
+        }
+
+    def _tell_events(self, session: Session, request: Message) -> Message:
+        return {"events": self._events.after(int(request.get("after", 0)))}
+
     def _stop_daemon(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
         session.after_answer = self._stop.set
         return {"pid": os.getpid()}
 
     def _attach(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
         region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
         check_region_bytes(region_bytes)
         has_doorbell = bool(request.get("has_doorbell", False))
@@ -265,10 +335,11 @@ class Daemon:
         return self._domains.attach(domain, self._entitlement(request), region_bytes, has_doorbell)
 
     def _detach(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
         name = str(request["domain"])
         vgpu = self._vgpus.find(name)
         if vgpu is not None and vgpu.kind == "session":
+            if vgpu.is_kept:
+                raise RefusedError(f"{name} is kept by a file of {FOLDER}: take it away there, then fairgv-host reload")
             raise RefusedError(f"{name} is a vGPU of fairgv-run, and goes with its last program")
         with self._nobody_blamed(name):
             return self._domains.detach(name)
@@ -286,7 +357,6 @@ class Daemon:
             ) from error
 
     def _set(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
         name = str(request["name"])
         changes = _changes({key: value for key, value in request.items() if value is not None}, is_new=False)
         vgpu = self._vgpus.find(name)
@@ -296,19 +366,16 @@ class Daemon:
             with self._nobody_blamed(name):
                 return self._domains.change(name, changes)
         self._vgpus.change(name, changes)
-        return {"text": f"{name} is changed until its last program ends"}
+        return {
+            "text": f"{name} is changed until {'its file is read again' if vgpu.is_kept else 'its last program ends'}"
+        }
 
     def _unban(self, session: Session, request: Message) -> Message:
-        self._owner_only(session)
         return {"text": f"{self._vgpus.unban(str(request['name']))} is forgiven"}
 
     def _entitlement(self, request: Message) -> Entitlement:
         """What a new vGPU is to have. What is not said is as configured."""
         return self._config.vgpu.changed(_changes(request))
-
-    def _owner_only(self, session: Session) -> None:
-        if session.uid not in (0, os.geteuid()):
-            raise RefusedError("only the daemon's own user may do this")
 
 
 class ReadyPipe:
@@ -354,7 +421,7 @@ class ReadyPipe:
 
 def serve(config: Config, ready_fd: int | None) -> int:
     """The daemon's process: exit status 0 after a stop, 1 when it could not start."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, handlers=[journal.handler(os.environ)])
     pipe = ReadyPipe(ready_fd)
     try:
         Daemon(config).run(pipe)

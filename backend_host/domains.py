@@ -19,6 +19,7 @@ from pathlib import Path
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
+from backend_host.service.journal import about
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.access import label_region
 from backend_host.vm.domain import Attachment, LibvirtDomains, Sight, look_at_all, remove_region_file
@@ -157,6 +158,13 @@ class Domains:
             "takes_effect": attachment.takes_effect,
         }
 
+    def follow(self, unsaid: Entitlement) -> None:
+        """Other values for what definitions leave out: their vGPUs get them, as far as they can while they run."""
+        with self._lock:
+            self._unsaid = unsaid
+        if self._events is not None:
+            self._to_look_at.put(None)
+
     def sights(self) -> list[Sight]:
         """All domains as they are now. Raises VmError where libvirt does not say."""
         return look_at_all(self._uri, self._unsaid)
@@ -197,7 +205,8 @@ class Domains:
         """On libvirt's thread: takes a note and returns."""
         served = self._served.get(uuid)
         if served is not None and event in _ENDS:
-            log.info("domain %s: %s; what its programs held is taken back", served.name, event.value)
+            said = "domain %s: %s; what its programs held is taken back"
+            log.info(said, served.name, event.value, extra=about(served.name, served.name))
             self._vgpus.guest_gone(served.name)
             if event is not DomainEvent.RESET:
                 served.run_id = _OFF
@@ -231,7 +240,8 @@ class Domains:
                 try:
                     self._reconcile(uuid, sights.get(uuid))
                 except (FairGVError, OSError) as error:
-                    self._tell(uuid, f"domain {sights[uuid].name if uuid in sights else uuid} is not served: {error}")
+                    name = sights[uuid].name if uuid in sights else uuid
+                    self._tell(uuid, name, f"domain {name} is not served: {error}")
             self._write()
 
     def _reconcile(self, uuid: str, sight: Sight | None) -> None:
@@ -243,7 +253,7 @@ class Domains:
             if served is not None:
                 self._release(served, is_running=False)
             return
-        self._tell(uuid, sight.trouble)
+        self._tell(uuid, sight.name, sight.trouble)
         if served is not None and sight.attachment is None and not sight.holds_device:
             self._release(served, sight.is_running)
         elif served is not None:
@@ -272,7 +282,8 @@ class Domains:
         may_begin_anew = is_new_run or not sight.is_running
         is_elsewhere = served.entitlement != attachment.entitlement  # although it followed
         if is_other or (may_begin_anew and (is_elsewhere or not self._has_its_file(served))):
-            log.info("domain %s: another %s than before", served.name, "vGPU" if is_elsewhere else "region")
+            what = "vGPU" if is_elsewhere else "region"
+            log.info("domain %s: another %s than before", served.name, what, extra=about(served.name, served.name))
             self._vgpus.remove_if_there(served.name)
             del self._served[served.uuid]
             if is_other:
@@ -341,6 +352,7 @@ class Domains:
             log.warning(
                 "domain %s: its ivshmem server was ended, and its region with it; it is served again from its next start on",
                 attachment.domain,
+                extra=about(attachment.domain, attachment.domain),
             )
 
     def _file_of_qemu(self, attachment: Attachment) -> Path:
@@ -357,7 +369,7 @@ class Domains:
         )
 
     def _release(self, served: _Served, is_running: bool) -> None:
-        log.info("domain %s: it has no device of ours any more", served.name)
+        log.info("domain %s: it has no device of ours any more", served.name, extra=about(served.name, served.name))
         self._forget(served.uuid)
         if not is_running:
             remove_region_file(served.shm_name)
@@ -375,12 +387,12 @@ class Domains:
         self._remembered.discard(served.uuid)
         self._write()
 
-    def _tell(self, uuid: str, trouble: str) -> None:
+    def _tell(self, uuid: str, name: str, trouble: str) -> None:
         """Once for each trouble."""
         if self._troubles.get(uuid, "") != trouble:
             self._troubles[uuid] = trouble
             if trouble:
-                log.error("%s", trouble)
+                log.error("%s", trouble, extra=about(domain=name))
 
     def _write(self) -> None:
         text = json.dumps(sorted({*self._served, *self._remembered}))

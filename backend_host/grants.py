@@ -24,6 +24,7 @@ from backend_host.entitled import entitled_shares
 from backend_host.entitlement import WHOLE, Entitlement
 from backend_host.fairness import Fairness, Received
 from backend_host.history import UseHistory
+from backend_host.service.journal import about
 from scheduler.first_come import FirstCome
 from scheduler.policy import Bounded, Policy, Standing
 
@@ -73,6 +74,8 @@ class GrantKeeper:
         self._history = UseHistory(time.monotonic_ns())
         self._fairness = Fairness()
         self._lock = threading.Lock()
+        self.nr_looks = 0
+        """Of the thread, at the page: a keeper that is well looks each second at least."""
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
 
@@ -182,6 +185,7 @@ class GrantKeeper:
         bell = self._page.bell()
         while not self._is_stopping:
             self.step(time.monotonic_ns())
+            self.nr_looks += 1
             timeout_s = _BELL_TIMEOUT_S if self._waiting else _QUIET_TIMEOUT_S
             if not self._ranks_by_charges():
                 bell = self._page.wait_bell(timeout_s, bell)
@@ -220,7 +224,8 @@ class GrantKeeper:
         entries = (entry.vgpu for entry in self._page.backlogged())
         waiting = [vgpu for vgpu in entries if vgpu in self._entitlements and vgpu != grant.vgpu]
         if waiting and grant.vgpu is not None and self._overruns(grant, now_ns) and not self._keeps_device(grant.vgpu):
-            log.warning("vGPU %d holds the GPU far beyond its slice; it goes to the next one", grant.vgpu)
+            name = self._page.called(grant.vgpu)
+            log.warning("%s holds the GPU far beyond its slice; it goes to the next one", name, extra=about(name))
             self._page.evict()
         for vgpu in sorted(self._waiting.difference(waiting)):
             self._policy.blocked(vgpu, now_ns)

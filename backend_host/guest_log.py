@@ -6,6 +6,8 @@ How many were dropped is told with the first line after that minute.
 import logging
 import time
 
+from backend_host.service.journal import about
+
 NR_LINES = 20
 """Within a minute at most: a guest must not fill the host's disk with its mistakes."""
 _LINES_NS = 60_000_000_000
@@ -25,9 +27,11 @@ class GuestLog:
         self._begin_minute()
         self._nr_lines += 1
         if self._nr_lines <= NR_LINES:
-            self._log.log(level, f"%s: {message}", self.name, *arguments)
+            self._log.log(level, f"%s: {message}", self.name, *arguments, extra=about(self.name))
         elif self._nr_lines == NR_LINES + 1:
-            self._log.warning("%s: too much to say of this guest; no more within this minute", self.name)
+            self._log.warning(
+                "%s: too much to say of this guest; no more within this minute", self.name, extra=about(self.name)
+            )
 
     def may_say(self) -> bool:
         """Whether a line would be told now: spares who has thousands to make them."""
@@ -43,5 +47,6 @@ class GuestLog:
         if now_ns - self._since_ns <= _LINES_NS:
             return
         if self._nr_lines > NR_LINES:
-            self._log.warning("%s: %d lines more were dropped", self.name, self._nr_lines - NR_LINES)
+            nr_dropped = self._nr_lines - NR_LINES
+            self._log.warning("%s: %d lines more were dropped", self.name, nr_dropped, extra=about(self.name))
         self._nr_lines, self._since_ns = 0, now_ns

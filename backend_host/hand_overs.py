@@ -27,9 +27,9 @@ def answer(page: ControlPage, names: Mapping[int, str], after: int) -> Message:
 
 
 def lines(page: ControlPage, nr: int) -> str:
-    """The newest hand-overs for a log: vGPUs by their numbers."""
+    """The newest hand-overs for a log."""
     names = {
-        vgpu: f"vGPU {vgpu}"
+        vgpu: page.called(vgpu)
         for each in page.hand_overs()
         for vgpu in (each.from_vgpu, each.to_vgpu)
         if vgpu is not None

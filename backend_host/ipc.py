@@ -1,15 +1,16 @@
 """How the commands talk to the daemon: one JSON object a line over a UNIX socket, answered by one JSON object.
 
 A connection that opened a vGPU keeps it: when the connection ends, however it ends, the vGPU goes. So nothing is left behind by a command
-that was killed. Who may do what is the socket's file mode and the peer's user id, which the kernel tells.
+that was killed. Who may do what is the socket's file mode, and the peer's user and groups, which the kernel tells (service/roles.py).
 """
 
 import contextlib
-import errno
 import fcntl
 import json
 import logging
 import os
+import pwd
+import select
 import socket
 import struct
 import threading
@@ -21,8 +22,13 @@ from typing import Any, Self
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
 
 MAX_LINE_BYTES = 1 << 20
+MAX_CONNECTIONS = 64
+"""Of one user who is not root, nor the daemon's own: a program under `fairgv-run` has one."""
 _END_S = 10.0
 _RETRY_S = 0.1
+_SO_PEERGROUPS = 59
+"""Of <asm-generic/socket.h>; the module socket lacks it."""
+_MAX_OPTION_BYTES = 1024
 Message = dict[str, Any]
 
 log = logging.getLogger("fairgv.ipc")
@@ -32,6 +38,19 @@ def peer_uid(connection: socket.socket) -> int:
     """User id of the process at the other end, as the kernel recorded it at connect."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", credentials)[1])
+
+
+def peer_groups(connection: socket.socket) -> frozenset[int]:
+    """Ids of all groups of the process at the other end, its own first one too, as the kernel recorded them at connect."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, gid = struct.unpack("3i", credentials)
+    try:
+        more = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_OPTION_BYTES)
+        return frozenset({gid, *struct.unpack(f"{len(more) // 4}I", more)})
+    except OSError:  # more groups than Python's getsockopt takes: those of the user, as the host knows them
+        with contextlib.suppress(KeyError):
+            return frozenset({gid, *os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)})
+    return frozenset({gid})
 
 
 class Connection:
@@ -69,7 +88,8 @@ class Connection:
         """One request, one answer. A descriptor that came with it is in `fd`, and the caller's."""
         line = b""
         try:
-            self._socket.sendall(json.dumps({"op": operation, **arguments}).encode() + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # whoever is not admitted is told so before it asks
+                self._socket.sendall(json.dumps({"op": operation, **arguments}).encode() + b"\n")
             while not line.endswith(b"\n"):
                 data, fds, _, _ = socket.recv_fds(self._socket, 1 << 16, 4)
                 for fd in fds:
@@ -91,8 +111,9 @@ class Connection:
 class Session:
     """The daemon's view of one connection: who it is, and what to undo when it ends."""
 
-    def __init__(self, uid: int) -> None:
+    def __init__(self, uid: int, groups: frozenset[int] = frozenset()) -> None:
         self.uid = uid
+        self.groups = groups
         self.send_fd: int | None = None
         """A descriptor to send with the next answer; it stays the daemon's."""
         self.after_answer: Callable[[], None] | None = None
@@ -118,21 +139,34 @@ Handler = Callable[[Session, Message], Message]
 class Server:
     """Listens, one thread a connection. A handler's FairGVError becomes the answer's `error`.
 
-    A file beside the socket is locked for as long as it lives, so that of two daemons started at the same moment one is refused.
+    A file beside the socket is locked for as long as it lives, so that of two daemons started at the same moment one is refused. `listening`:
+    the socket at this path that somebody else made, and keeps. `admit` raises RefusedError for a peer that is not answered; where there is
+    one, everybody reaches the socket.
     """
 
-    def __init__(self, socket_path: Path, handler: Handler) -> None:
+    def __init__(
+        self,
+        socket_path: Path,
+        handler: Handler,
+        listening: socket.socket | None = None,
+        admit: Callable[[Session], None] | None = None,
+    ) -> None:
         self._path = socket_path
         self._handler = handler
-        self._open: dict[threading.Thread, socket.socket] = {}
+        self._admit = admit
+        self._is_others = listening is not None
+        self._open: dict[threading.Thread, tuple[socket.socket, int]] = {}
         self._guard = threading.Lock()
         self._is_stopping = False
         self._lock_fd = _lock(socket_path.with_suffix(".lock"), socket_path)
         try:
-            self._socket = _listen(socket_path)
+            self._socket = _listen(socket_path) if listening is None else listening
+            socket_path.chmod(0o600 if admit is None else 0o666)
         except OSError as error:
             os.close(self._lock_fd)
             raise FairGVError(f"cannot listen on {socket_path}: {error.strerror or error}") from error
+        self._socket.setblocking(False)
+        self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
 
     def start(self) -> None:
@@ -144,49 +178,86 @@ class Server:
         if self._is_stopping:
             return
         self._is_stopping = True
-        self._path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        if not self._is_others:
+            self._path.unlink(missing_ok=True)
+        os.eventfd_write(self._stop_fd, 1)
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.close()
         with self._guard:
             peers = dict(self._open)
-        for connection in peers.values():
+        for connection, _ in peers.values():
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         deadline = time.monotonic() + _END_S
         for thread in peers:
             thread.join(max(0.0, deadline - time.monotonic()))
+        os.close(self._stop_fd)
         os.close(self._lock_fd)
 
     def _accept(self) -> None:
+        poll = select.poll()
+        for each in (self._socket.fileno(), self._stop_fd):
+            poll.register(each, select.POLLIN)
         while not self._is_stopping:
+            poll.poll()
             try:
                 connection, _ = self._socket.accept()
+            except BlockingIOError:
+                continue
             except OSError as error:
-                if error.errno in (errno.EINVAL, errno.EBADF):
-                    return  # stopped
                 log.error("cannot take a connection: %s", error)
                 time.sleep(_RETRY_S)  # no descriptors or no memory left: until somebody gives some back
                 continue
-            thread = threading.Thread(target=self._serve, args=(connection,), name="control-peer", daemon=True)
+            session = self._admitted(connection)
+            if session is None:
+                connection.close()
+                continue
+            thread = threading.Thread(target=self._serve, args=(session, connection), name="control-peer", daemon=True)
             with self._guard:
-                self._open[thread] = connection
+                self._open[thread] = (connection, session.uid)
             try:
                 thread.start()
             except RuntimeError as error:
                 log.error("cannot serve a connection: %s", error)
                 self._forget(thread, connection)
 
+    def _admitted(self, connection: socket.socket) -> Session | None:
+        """Whoever is at the other end, or None for one that is answered with a refusal and no more: no thread is for whoever comes."""
+        try:
+            session = Session(peer_uid(connection), peer_groups(connection))
+            self._check_number(session.uid)
+            if self._admit is not None:
+                self._admit(session)
+            return session
+        except FairGVError as error:
+            with contextlib.suppress(OSError):
+                connection.setblocking(False)
+                connection.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+        except OSError:
+            pass  # it went away
+        except Exception:
+            log.exception("who is at the other end of a connection cannot be told")
+        return None
+
+    def _check_number(self, uid: int) -> None:
+        """RefusedError for a user with too many connections: each takes a thread and a descriptor of the daemon."""
+        if uid in (0, os.geteuid()):
+            return
+        with self._guard:
+            nr = sum(user == uid for _, user in self._open.values())
+        if nr >= MAX_CONNECTIONS:
+            raise RefusedError(
+                f"user {uid} has {nr} connections to the daemon, as many as a user may; end some programs first"
+            )
+
     def _forget(self, thread: threading.Thread, connection: socket.socket) -> None:
         with self._guard:
             self._open.pop(thread, None)
         connection.close()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, session: Session, connection: socket.socket) -> None:
         try:
-            session = Session(peer_uid(connection))
             try:
                 with connection.makefile("rb") as reader:
                     while (line := reader.readline(MAX_LINE_BYTES)).endswith(b"\n"):

@@ -25,7 +25,7 @@ from backend_host.entitlement import add_options, given_options
 from backend_host.errors import DaemonNotRunningError, FairGVError
 from backend_host.ipc import Connection
 from backend_host.sizes import size_argument
-from backend_host.state_dir import DEVICE_KINDS, default_state_dir
+from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
 
 EXIT_FAILED = 1
 EXIT_NOT_EXECUTABLE = 126
@@ -137,7 +137,7 @@ def _system_connection(options: argparse.Namespace) -> tuple[Connection | None, 
     """To the daemon that serves whoever comes, or none, and why."""
     if options.private:
         return None, ""
-    socket_path = (options.state_dir or default_state_dir()) / "control.sock"
+    socket_path = (options.state_dir or dir_of_commands(default_state_dir())) / SOCKET
     try:
         connection = Connection(socket_path)
     except DaemonNotRunningError as error:

@@ -10,14 +10,23 @@ from pathlib import Path
 from backend_host.errors import FairGVError
 
 DEVICE_KINDS = ("auto", "cuda", "soft")
+SYSTEM_DIR = Path("/run/fairgv")
+SOCKET = "control.sock"
 
 
 def default_state_dir() -> Path:
     """/run/fairgv for root, else $XDG_RUNTIME_DIR/fairgv, else a directory of the user's own under /tmp."""
     if os.geteuid() == 0:
-        return Path("/run/fairgv")
+        return SYSTEM_DIR
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     return Path(runtime) / "fairgv" if runtime else Path(f"/tmp/fairgv-{os.geteuid()}")
+
+
+def dir_of_commands(own: Path, system: Path = SYSTEM_DIR) -> Path:
+    """Where a user's commands look for a daemon: where the user's own one would be, or at the system's, if that lets users in and there is
+    none of the user's own."""
+    is_let_in = os.access(system / SOCKET, os.W_OK)
+    return system if is_let_in and not (own / SOCKET).exists() else own
 
 
 def make_state_dir(state_dir: Path) -> None:

@@ -31,6 +31,8 @@ class VGpu:
     window: Window
     peer: WindowPeer | None = None
     nr_users: int = 0
+    is_kept: bool = False
+    """Whether the daemon is one of the users (service/kept.py)."""
     nr_timed_out: int = 0
     nr_expelled: int = 0
     expelled_for: str = ""

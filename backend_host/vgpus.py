@@ -22,6 +22,7 @@ from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.limits import ORDINARY, Limits
 from backend_host.region_memory import open_shared_memory, sealed_memory
+from backend_host.service.journal import about
 from backend_host.statistics import GpuStatistics, VGpuStatistics
 from backend_host.vgpu import VGpu
 from backend_host.vm.vcpus import QemuThreads
@@ -31,7 +32,7 @@ from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
 from ivshmem.region import Region, Wake
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 log = logging.getLogger("fairgv.vgpus")
 
@@ -54,15 +55,18 @@ class VGpuRegistry:
         region_bytes: int,
         uid: int,
         check_join: Callable[[VGpu], None] = lambda _: None,
+        limited: Callable[[Sequence[Entitlement]], Entitlement] | None = None,
     ) -> VGpu:
-        """A vGPU for a command of user `uid`; joining one of the same name and user shares it, which `check_join` may refuse. RefusedError says
-        why not."""
-        if name is not None and _NAME.fullmatch(name) is None:
+        """A vGPU for a command of user `uid`; joining one of the same name and user shares it, which `check_join` may refuse. `limited`: what
+        a new one gets beside the user's others, instead of `entitlement`. RefusedError says why not."""
+        if name is not None and NAME.fullmatch(name) is None:
             raise RefusedError(f"{name!r} is no name for a vGPU; use letters, digits, '.', '_', '-', at most 64")
         with self._lock:
             vgpu = self._vgpus.get(name) if name is not None else None
             if vgpu is None:
                 name = self._new_name() if name is None else name
+                if limited is not None:
+                    entitlement = limited([each.entitlement for each in self._of_user(uid)])
                 memory = sealed_memory(name, region_bytes)
                 vgpu = self._create(name, "session", entitlement, memory, uid, Wake.FUTEX)
                 vgpu.gpu.coscheduler.add_user(vgpu.index, name, uid)
@@ -72,6 +76,20 @@ class VGpuRegistry:
                 check_join(vgpu)
             vgpu.nr_users += 1
             return vgpu
+
+    def _of_user(self, uid: int) -> list[VGpu]:
+        """That a user's commands opened, with the lock held."""
+        return [
+            vgpu for vgpu in self._vgpus.values() if vgpu.kind == "session" and vgpu.uid == uid and not vgpu.is_kept
+        ]
+
+    def set_limits(self, limits: Limits) -> None:
+        """Other limits, for all vGPUs. What is there already stays."""
+        with self._lock:
+            self._limits = limits
+            for vgpu in self._vgpus.values():
+                vgpu.gpu.page.set_limits(vgpu.index, **limits.of_workers())
+                vgpu.caretaker.nr_clients = limits.clients
 
     def close_session(self, vgpu: VGpu) -> None:
         """The counterpart: the last one out removes it."""
@@ -135,6 +153,7 @@ class VGpuRegistry:
             gpu.retired_ns += account.used_ns if account is not None else 0
             gpu.retired_deaths += vgpu.caretaker.nr_deaths
             gpu.page.vgpu_free(vgpu.index)
+            gpu.page.names.pop(vgpu.index, None)
             vgpu.region.close()
 
     def banned(self) -> frozenset[str]:
@@ -169,7 +188,7 @@ class VGpuRegistry:
             if (quota_bytes := vgpu.entitlement.quota_bytes) != before.quota_bytes:
                 vgpu.gpu.page.set_quota(vgpu.index, quota_bytes)
                 vgpu.region.set_facts(with_quota(vgpu.gpu.device.facts, quota_bytes))
-            log.info("vGPU %s: %s", name, vgpu.entitlement)
+            log.info("vGPU %s: %s", name, vgpu.entitlement, extra=about(name))
 
     def rename(self, name: str, new_name: str) -> None:
         """Its domain has another name now. RefusedError when that is taken."""
@@ -180,9 +199,10 @@ class VGpuRegistry:
                 raise RefusedError(_unknown(name))
             self._vgpus = {new_name if key == name else key: value for key, value in self._vgpus.items()}
             vgpu.name = new_name
+            vgpu.gpu.page.names[vgpu.index] = new_name
             vgpu.caretaker.rename(new_name)
             vgpu.window.log.name = new_name
-            log.info("vGPU %s is called %s now", name, new_name)
+            log.info("vGPU %s is called %s now", name, new_name, extra=about(new_name))
 
     def region_identity(self, name: str) -> tuple[int, int] | None:
         """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU."""
@@ -243,7 +263,7 @@ class VGpuRegistry:
                 if vgpu.index == index:
                     vgpu.nr_expelled += 1
                     vgpu.expelled_for = why
-                    log.error("vGPU %s: its workers are ended: %s", vgpu.name, why)
+                    log.error("vGPU %s: its workers are ended: %s", vgpu.name, why, extra=about(vgpu.name))
                     for worker in vgpu.caretaker.workers():
                         worker.stop()
 
@@ -256,7 +276,8 @@ class VGpuRegistry:
                     vgpu.nr_timed_out += 1
                     gpu.keeper.charge(vgpu.index, self.debts.add(vgpu.debtor, took_ns, self._all_used_ns()))
                     if self.debts.is_banned(vgpu.debtor):
-                        log.error("%s is banned: see fairgv-host unban --help", vgpu.debtor)
+                        banned = "vGPU %s: %s is banned: see fairgv-host unban --help"
+                        log.error(banned, vgpu.name, vgpu.debtor, extra=about(vgpu.name))
                     vgpu.caretaker.time_out(slot)
 
     def _all_used_ns(self) -> int:
@@ -344,6 +365,8 @@ class VGpuRegistry:
             raise
         with contextlib.ExitStack() as undo:
             undo.callback(gpu.page.vgpu_free, index)
+            gpu.page.names[index] = name
+            undo.callback(gpu.page.names.pop, index)
             gpu.page.set_limits(index, **self._limits.of_workers())
             gpu.page.set_limit(index, entitlement.limit_permille)
             try:
@@ -365,6 +388,7 @@ class VGpuRegistry:
         log.info(
             "vGPU %s (%s) on GPU %d: %s, region %d MiB",
             *(name, kind, gpu.number, entitlement, region.region_bytes >> 20),
+            extra=about(name),
         )
         return vgpu
 

@@ -23,6 +23,7 @@ from backend_host import hand_overs
 from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import WorkerReading, WorkerState
+from backend_host.service.journal import about
 
 _LOOKS_IN_LIMIT = 20
 _LOOK_MAX_S = 1.0
@@ -130,21 +131,23 @@ class Watchdog:
         if late_ns >= self._limit_ns and not suspect.is_ended:
             suspect.is_ended = True
             log.error(
-                "vGPU %d, %s: its work has kept others from the GPU for %.1f s; its worker %d is ended. The last hand-overs:\n%s",
+                "%s, %s: its work has kept others from the GPU for %.1f s; its worker %d is ended. The last hand-overs:\n%s",
                 *(
-                    worker.vgpu,
+                    self._page.called(worker.vgpu),
                     worker.program,
                     late_ns / 1e9,
                     worker.pid,
                     hand_overs.lines(self._page, _HAND_OVERS_TOLD),
                 ),
+                extra=about(self._page.called(worker.vgpu)),
             )
             self._end(worker.slot, late_ns)
         elif late_ns >= self._limit_ns // 2 and not suspect.is_warned:
             suspect.is_warned = True
             log.warning(
-                "vGPU %d, %s: its work has kept others from the GPU for %.1f s; at %.1f s its worker %d is ended",
-                *(worker.vgpu, worker.program, late_ns / 1e9, self._limit_ns / 1e9, worker.pid),
+                "%s, %s: its work has kept others from the GPU for %.1f s; at %.1f s its worker %d is ended",
+                *(self._page.called(worker.vgpu), worker.program, late_ns / 1e9, self._limit_ns / 1e9, worker.pid),
+                extra=about(self._page.called(worker.vgpu)),
             )
 
 

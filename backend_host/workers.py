@@ -24,6 +24,7 @@ from backend_host.config import SLICING_MODES, Config
 from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.device.readings import WorkerState
 from backend_host.errors import WorkerFailedError
+from backend_host.service.journal import about
 from backend_host.walls.start import Child
 from backend_host.worker_log import WorkerLog
 from backend_host.worker_start import WorkerStart
@@ -206,7 +207,10 @@ class Workers:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
                     socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
             except OSError as error:
-                log.warning("worker %d could not be given a client: %s", worker.process.pid, error)
+                name = assignment.vgpu_name
+                log.warning(
+                    "%s: worker %d could not be given a client: %s", name, worker.process.pid, error, extra=about(name)
+                )
                 return False
         return True
 

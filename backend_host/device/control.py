@@ -55,6 +55,8 @@ class ControlPage:
         self._page: ffi.CData | None = page
         self.objects = tuple(objects)
         """Descriptors of its shared memory objects, open for writing; of the daemon's page alone."""
+        self.names: dict[int, str] = {}
+        """Of vGPUs, by their numbers, for the daemon's log."""
 
     @classmethod
     def create(cls, slice_ns: int, *, is_preemptive: bool = False) -> ControlPage:
@@ -103,6 +105,10 @@ class ControlPage:
                 lent[number] = os.open(f"/proc/self/fd/{lent[number]}", os.O_RDONLY | os.O_CLOEXEC)
                 opened.callback(os.close, lent[number])
             yield tuple(lent)
+
+    def called(self, vgpu: int) -> str:
+        """For a log: the name of a vGPU, or its number where it has none."""
+        return self.names.get(vgpu, f"vGPU {vgpu}")
 
     def close(self) -> None:
         """Unmaps the page, and closes its objects. Safe to repeat; any other call afterwards raises ControlPageError."""

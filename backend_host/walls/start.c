@@ -1,4 +1,4 @@
-/* See start.h: the new process and its walls. Between clone3 and execve it is a copy of a process with threads: nothing
+/* See start.h: the new process and its walls. Between clone and execve it is a copy of a process with threads: nothing
  * here takes a lock or allocates. */
 #define _GNU_SOURCE
 #include "walls/start.h"
@@ -179,12 +179,10 @@ int fgw_walls_start(const struct fgw_walls_plan *plan, int *pidfd, char *error, 
         snprintf(error, error_bytes, "a pipe: %s", strerror(errno));
         return -1;
     }
-    struct clone_args arguments = {
-        .flags = plan->namespaces | CLONE_PIDFD,
-        .pidfd = (uint64_t)(uintptr_t)pidfd,
-        .exit_signal = SIGCHLD,
-    };
-    const long pid = syscall(SYS_clone3, &arguments, sizeof(arguments));
+    /* Not clone3: a service that may make some namespaces only is told that there is none, as no filter sees its flags.
+     */
+    const unsigned long flags = plan->namespaces | CLONE_PIDFD | SIGCHLD;
+    const long pid = syscall(SYS_clone, flags, NULL, pidfd, NULL, 0UL);
     if (pid == 0) {
         const char *at = NULL;
         const char *step = become(plan, uid, gid, &at);

@@ -317,7 +317,9 @@ def test_a_worker_is_told_of_a_pause_before_it_gives_up(scene: Scene) -> None:
     assert scene.played.patient != []
 
 
-def test_a_reset_guest_finds_a_new_region_after_the_old_workers_ended(scene: Scene) -> None:
+def test_a_reset_guest_finds_a_new_region_after_the_old_workers_ended(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     worker = scene.serve(0)
     scene.caretaker.renew()
     scene.caretaker.look(1)
@@ -331,6 +333,8 @@ def test_a_reset_guest_finds_a_new_region_after_the_old_workers_ended(scene: Sce
     assert scene.region.clients() == ()
     scene.caretaker.look(3)
     assert scene.nr_formats == 2
+    assert caplog.records == [], "a reset is the operator's doing, and no error"
+    assert scene.caretaker.nr_deaths == 0
 
 
 def test_a_reset_during_a_reset_is_not_forgotten(scene: Scene) -> None:

@@ -80,6 +80,7 @@ def test_the_systems_file_is_read_where_it_is(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(configuration, "SYSTEM_FILE", file)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     assert main(["config", "show"]) == 0
     assert "# file: none" in capsys.readouterr().out
     file.write_text('quota = "bursts"')

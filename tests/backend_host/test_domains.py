@@ -92,3 +92,18 @@ def test_a_domain_on_a_gpu_that_is_not_there(played: Played, caplog: pytest.LogC
     assert "domain vm is not served: no Gpu of this host is called '7'" in caplog.text
     after = played.vgpu(Entitlement(gpu="1"), run_id=6)
     assert dataclasses.replace(after, region_free_bytes=before.region_free_bytes) == before
+
+
+def test_what_definitions_leave_out_follows_the_configuration(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert played.vgpu(PLAIN, run_id=5).weight == 1
+
+    def look_at_all(_uri: str, unsaid: Entitlement) -> list[Sight]:
+        [sight] = played.sights
+        assert sight.attachment is not None
+        return [dataclasses.replace(sight, attachment=dataclasses.replace(sight.attachment, entitlement=unsaid))]
+
+    monkeypatch.setattr(domains, "look_at_all", look_at_all)
+    played.domains.follow(Entitlement(weight=4))
+    played.domains._look(None)
+    [found] = played.registry.statistics()
+    assert found.weight == 4

@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from backend_host.device.readings import HandOver, Why
 from backend_host.fairness import Received
 from backend_host.limits import Limits
 from backend_host.listing import Listed
+from backend_host.service.events import Events
 from backend_host.statistics import (
     ClientStatistics,
     CoschedulingStatistics,
@@ -84,6 +86,12 @@ def test_each_object_has_the_keys_of_the_page(heading: str, kind: Any) -> None:
 def test_hand_overs_have_the_keys_of_the_page() -> None:
     told = hand_overs._told(HandOver(1, 2, None, 3, Why.SLICE, None, None), {})
     assert documented("hand-over") == told.keys()
+
+
+def test_events_have_the_keys_of_the_page(tmp_path: Path) -> None:
+    events = Events(tmp_path / "events.jsonl")
+    events.tell("set", 0, "done", vgpu="vm")
+    assert documented("event") == events.after(0)[0].keys()
 
 
 def test_counters_are_told_in_their_own_words() -> None:
