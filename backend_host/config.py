@@ -14,7 +14,7 @@ from typing import Self
 from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
-from backend_host.metrics.address import read_address
+from backend_host.metrics.address import read_metrics_address
 from backend_host.sizes import parse_size
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
@@ -251,7 +251,7 @@ def _checked(config: Config) -> Config:
     if config.watchdog_s != BY_DEVICE and not 0 <= config.watchdog_s < 1 << 32:
         raise ConfigError(f"watchdog_s must be from 0 to 4294967295, not {config.watchdog_s}")
     if config.metrics:
-        read_address(config.metrics)
+        read_metrics_address(config.metrics)
     if config.metrics_file and not config.metrics_file.endswith(".prom"):
         raise ConfigError(
             f"metrics_file must end in .prom, as node_exporter's textfile collector reads no other files, not {config.metrics_file!r}"
