@@ -110,8 +110,9 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help=_JSON)
     doctor.set_defaults(run=_doctor)
 
-    stop = commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error")
-    stop.set_defaults(run=_stop)
+    commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error").set_defaults(
+        run=_stop
+    )
 
     status = commands.add_parser(
         "status",
@@ -138,6 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     top.add_command(commands).set_defaults(run=_top)
 
     hand_overs.add_command(commands).set_defaults(run=_grants)
+
+    _add_web(start, commands)
 
     attach = commands.add_parser("attach", help="give a libvirt domain a vGPU")
     attach.add_argument("domain", metavar="DOMAIN")
@@ -177,6 +180,23 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--long", action="store_true", help=_LONG)
 
 
+def _add_web(start: argparse.ArgumentParser, commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    start.add_argument(
+        "--web",
+        metavar="ADDRESS",
+        help="serve a page with shares, waits and memory there: 127.0.0.1:9401, or the path of a UNIX socket (docs/web.md)",
+    )
+    report = commands.add_parser(
+        "report",
+        help="the page of --web with the last hour in it, as one file",
+        description="Writes the page that the daemon serves (start --web) with the last hour in it. The file opens in any browser, and asks "
+        "nobody for anything.",
+        epilog="Example: fairgv-host report monday.html",
+    )
+    report.add_argument("file", type=Path, metavar="FILE.html")
+    report.set_defaults(run=_report)
+
+
 def policy_argument(text: str) -> str:
     """A policy on a command line; who names one of the simulator is told so."""
     if text in SIMULATED:
@@ -196,6 +216,7 @@ def _config(options: argparse.Namespace) -> Config:
         quota=getattr(options, "quota", None),
         preemption=getattr(options, "preemption", None),
         trusted_guests=getattr(options, "trusted_guests", None),
+        web=getattr(options, "web", None),
     )
     excused = tuple(getattr(options, "allow_missing_wall", None) or ())
     return replace(config, walls=config.walls.without(excused))
@@ -284,6 +305,15 @@ def _grants(options: argparse.Namespace) -> int:
             is_followed=options.follow,
             is_json=options.json,
         )
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from backend_host.web.report import write  # noqa: PLC0415 - needed here alone
+
+    with _connect(options) as connection:
+        write(options.file, connection.ask("report"))
+    output.say(f"written: {options.file}")
     return 0
 
 
