@@ -13,7 +13,7 @@ import logging
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import h11
 
@@ -77,7 +77,7 @@ class _Peer:
     def tell(self, event: bytes) -> None:
         """Without waiting; ends the connection when its reader is too far behind."""
         if self._writer.transport.get_write_buffer_size() > _MOST_BEHIND_BYTES:
-            self._writer.transport.abort()
+            self.cut_off()
         else:
             self._send(h11.Data(event))
 
@@ -87,9 +87,14 @@ class _Peer:
             pass
 
     async def close(self) -> None:
+        """Once what was said has gone out."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), _READING_S)
+        self.cut_off()
+
+    def cut_off(self) -> None:
+        """Now. Whoever waits for this connection goes on, and finds that it is gone."""
         self._writer.transport.abort()
 
     def _begin(self, status: int, head: Sequence[tuple[str, str]]) -> None:
@@ -109,7 +114,8 @@ class WebServer:
         self._document = document
         self._files = served()
         self._streams: set[_Peer] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._peers: dict[_Peer, asyncio.Task[None]] = {}
+        self._is_stopping = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
 
@@ -119,7 +125,7 @@ class WebServer:
 
     def stop(self) -> None:
         """Ends all connections and the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._is_stopping.set)
         self._thread.join()
 
     @property
@@ -137,53 +143,52 @@ class WebServer:
             peer.tell(event)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, sock=self._listening, limit=1 << 16))
-        try:
-            self._loop.run_forever()
-        finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.close()
+        with contextlib.closing(self._loop):
+            self._loop.run_until_complete(self._listen())
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._tasks) >= NR_CONNECTIONS:
-            writer.transport.abort()
-            return
-        self._tasks.add(task)
+    async def _listen(self) -> None:
+        """Until the end is asked for; cuts off who is there then, those included that come meanwhile."""
+        server = await asyncio.start_server(self._connected, sock=self._listening, limit=1 << 16)
+        await self._is_stopping.wait()
+        server.close()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for peer in self._peers:
+                peer.cut_off()
+            await asyncio.wait(others)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _Peer(reader, writer)
+        if len(self._peers) >= NR_CONNECTIONS:
+            peer.cut_off()
+        else:
+            self._peers[peer] = self._loop.create_task(self._serve(peer))
+
+    async def _serve(self, peer: _Peer) -> None:
         try:
             with contextlib.suppress(OSError, TimeoutError, h11.RemoteProtocolError):
                 request = await asyncio.wait_for(peer.request(), _PATIENCE_S)
                 await self._answer(peer, request)
-        except asyncio.CancelledError:  # the daemon stops
-            writer.transport.abort()
         except Exception:
             log.exception("a request for the page could not be answered")
         finally:
             await peer.close()
-            self._tasks.discard(task)
+            del self._peers[peer]
 
     async def _answer(self, peer: _Peer, request: h11.Request) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
-        target = urlsplit(request.target.decode("latin-1"))
+        path, _, query = request.target.decode("latin-1").partition("?")
         if request.method != b"GET":
             await peer.answer(405, _TEXT, b"there is nothing to change here\n", [("Allow", "GET")])
             return
-        given = parse_qs(target.query).get("token", [""])[0]
+        given = parse_qs(query).get("token", [""])[0]
         if self._access.is_right(given):
             more = [("Location", "./"), ("Set-Cookie", self._access.cookie())]
             await peer.answer(303, _TEXT, b"", more)
         elif not self._access.is_allowed(headers):
             await self._refuse(peer)
-        elif target.path in self._files:
-            await peer.answer(200, *self._files[target.path])
-        elif (special := self._special().get(target.path)) is not None:
+        elif path in self._files:
+            await peer.answer(200, *self._files[path])
+        elif (special := self._special().get(path)) is not None:
             await special(peer)
         else:
             await peer.answer(404, _TEXT, b"there is no such file; the page is at /\n")

@@ -75,9 +75,9 @@ def serving(
         if address.path is not None:
             stack.callback(address.path.unlink, missing_ok=True)
         server = WebServer(listening, Access(address, token), teller.encoded_document)
-        stack.callback(server.stop)
         server.start()
+        stack.callback(server.stop)
         looker = Looker(teller, server)
-        stack.callback(looker.stop)
         looker.start()
+        stack.callback(looker.stop)
         yield teller

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT
-from tests.backend_host.web.browser import opened
+from tests.backend_host.web.browser import NARROW, WIDE, opened, started
 from tests.backend_host.web.played import Played, Tenant
 from tests.backend_host.web.serving import served
 
 FOLDER = PACKAGE_ROOT / "docs/pictures"
-SIZES = {"wide": (1280, 800), "narrow": (390, 844)}
+SIZES = {"wide": WIDE, "narrow": NARROW}
 HOUR_S = 3600
 
 
@@ -75,15 +75,15 @@ def main() -> None:
     played = Played(crowd(options.vgpus, options.gpus) if options.vgpus else story(), options.gpus)
     teller = played.teller()
     played.play(teller, HOUR_S + 1)
-    with served(teller) as server:
-        for size, (width, height) in SIZES.items():
+    with served(teller) as host, started() as browser:
+        for name, size in SIZES.items():
             for scheme in ("light", "dark"):
-                with opened(server.url, width=width, height=height, scheme=scheme) as page:
+                with opened(browser, host.url, size, scheme) as visit:
                     played.pass_second()
-                    server.tell("second", teller.second())
-                    page.wait_for_selector("#state[data-state=live]")
-                    page.wait_for_selector("#rows tr")
-                    page.screenshot(path=options.folder / f"web-{size}-{scheme}.png", full_page=True)
+                    host.tell("second", teller.second())
+                    visit.page.wait_for_selector("#state[data-state=live]")
+                    visit.page.wait_for_selector("#rows tr")
+                    visit.page.screenshot(path=options.folder / f"web-{name}-{scheme}.png", full_page=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from tests.backend_host.web.played import Played
 from tests.end_to_end.host import wait_until
 
 TIMEOUT_S = 30
+Answer = tuple[int, dict[str, str], bytes]
+"""Status, headers by their names in lower case, and what is in it."""
 
 
 class _OverUnix(http.client.HTTPConnection):
@@ -28,6 +30,23 @@ class _OverUnix(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
+def _connection(where: Path | int) -> http.client.HTTPConnection:
+    if isinstance(where, Path):
+        return _OverUnix(where)
+    return http.client.HTTPConnection("127.0.0.1", where, timeout=TIMEOUT_S)
+
+
+def ask(where: Path | int, path: str, method: str = "GET", **headers: str) -> Answer:
+    """Of a UNIX socket or a port of loopback."""
+    connection = _connection(where)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
 @dataclass(frozen=True)
 class Served:
     """One that runs; `where` is a port of loopback or a path."""
@@ -39,31 +58,20 @@ class Served:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.where}/"
 
-    def connection(self) -> http.client.HTTPConnection:
-        if isinstance(self.where, Path):
-            return _OverUnix(self.where)
-        return http.client.HTTPConnection("127.0.0.1", self.where, timeout=TIMEOUT_S)
-
     def socket(self) -> socket.socket:
         """Connected, and nothing said."""
-        connection = self.connection()
+        connection = _connection(self.where)
         connection.connect()
         assert connection.sock is not None
         return connection.sock
 
-    def ask(self, path: str = "/", method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers by their names in lower case, and what is in the answer."""
-        connection = self.connection()
-        try:
-            connection.request(method, path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
-        finally:
-            connection.close()
+    def ask(self, path: str = "/", method: str = "GET", **headers: str) -> Answer:
+        """Of this one."""
+        return ask(self.where, path, method, **headers)
 
     def events(self) -> http.client.HTTPResponse:
         """A stream of them that has begun."""
-        connection = self.connection()
+        connection = _connection(self.where)
         connection.request("GET", "/events")
         return connection.getresponse()
 
