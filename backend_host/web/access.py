@@ -10,6 +10,7 @@ Wrong when: somebody listens on the way. Over a network the page wants a proxy w
 """
 
 import hmac
+import os
 import re
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -29,7 +30,7 @@ def read_token(path: Path) -> str:
     """The token in the file. FairGVError for one that is none, or that others may read."""
     try:
         with path.open() as file:
-            mode = path.stat().st_mode
+            mode = os.fstat(file.fileno()).st_mode
             text = file.read(1024).strip()
     except (OSError, ValueError) as error:
         raise FairGVError(f"web_token_file: cannot read {path}: {getattr(error, 'strerror', None) or error}") from error

@@ -56,10 +56,10 @@ class Looker:
 
     def look(self, *, is_point: bool) -> None:
         """Once; what is seen goes to who reads."""
-        if is_point:
-            self._server.tell("point", self._teller.point())
         if is_point or self._server.has_readers:
             self._server.tell("second", self._teller.second())
+        if is_point:  # last: the document that is made for a point has the second before it
+            self._server.tell("point", self._teller.point())
 
 
 @contextlib.contextmanager

@@ -108,8 +108,9 @@ const Charts = (() => {
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: "fairgv" } },
       scales: { y: { range: kind.range } },
       series: [{}, ...lines, ...dashed], bands,
-      axes: [{ ...axis, size: 26, gap: 4, values: (_, found) => found.map((second) => Say.clock(second).slice(0, 5)),
-               incrs: [60, 120, 300, 600, 900, 1800], space: 60 }, values],
+      axes: [{ ...axis, size: 26, gap: 4, space: 64,
+               incrs: [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800],
+               values: (_, found, __, ___, step) => found.map((second) => Say.clock(second).slice(0, step < 60 ? 8 : 5)) }, values],
       hooks: { setCursor: [(plot) => moved(plot.cursor.idx)] },
     };
   }

@@ -113,7 +113,7 @@ const Table = (() => {
     if (wanted.length !== body.children.length || wanted.some((row, nr) => row !== body.children[nr])) body.replaceChildren(...wanted);
     const { nrLeftOut } = Data.state;
     document.getElementById("remark").textContent = !vgpus.length
-      ? "No vGPU yet: fairgv-run and fairgv-host attach make some."
+      ? "There is no vGPU now: fairgv-run and fairgv-host attach make some."
       : nrLeftOut ? `Of ${nrLeftOut} more no history is kept.` : "";
   }
 

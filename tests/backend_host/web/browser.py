@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,12 +56,8 @@ def started() -> Iterator["Browser"]:
 def opened(browser: "Browser", url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Visit]:
     """The page there, in a window of this size, by a user who prefers this scheme."""
     width, height = size
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme=scheme,  # type: ignore[arg-type]
-        locale="en-GB",
-        timezone_id="UTC",
-    )
+    user: dict[str, Any] = {"color_scheme": scheme, "locale": "en-GB", "timezone_id": "UTC"}
+    context = browser.new_context(viewport={"width": width, "height": height}, **user)
     try:
         page = context.new_page()
         page.set_default_timeout(TIMEOUT_MS)

@@ -71,8 +71,8 @@ class Played:
         """That long, as the daemon's thread does."""
         for _ in range(seconds):
             if self.second % PERIOD_S == 0:
-                teller.point()
                 teller.second()
+                teller.point()
             self.pass_second()
 
     def statistics(self) -> DaemonStatistics:

@@ -94,8 +94,8 @@ def test_seconds_are_told_while_somebody_reads_and_points_in_any_case() -> None:
         stream = running.events()
         wait_until(lambda: running.server.has_readers, "somebody reads")
         looker.look(is_point=True)
-        assert next_event(stream)[0] == "point"
         assert next_event(stream)[0] == "second"
+        assert next_event(stream)[0] == "point"
         looker.look(is_point=False)
         assert next_event(stream)[0] == "second"
         stream.close()
