@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 FRAMEWORKS := build/.frameworks
+BROWSER := build/.browser
 
 .PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package man clean
 
@@ -25,6 +26,10 @@ $(FRAMEWORKS): $(STAMP)
 	@$(BIN)/python -m pip install -q -e '.[frameworks]'
 	@touch $(FRAMEWORKS)
 
+# Those that tests look at the page of docs/web.md with; where they cannot be had, those tests are skipped and say so.
+$(BROWSER): $(STAMP)
+	@.ci/packages browser && $(BIN)/python -m pip install -q -e '.[browser]' && touch $(BROWSER) || echo "make: no browser, and its tests are skipped" >&2
+
 # Everything native: the guest library, the software device, the modules that Python loads.
 build: $(STAMP)
 	@$(MAKE) -s -C frontend_guest
@@ -38,7 +43,7 @@ demo: setup
 	@$(BIN)/python -m backend_host.demo
 
 # What fails runs once more, alone; tests/gate.py tells what that means.
-test: setup $(FRAMEWORKS)
+test: setup $(FRAMEWORKS) $(BROWSER)
 	@$(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
 
 # What is about time and processes, again and again beside two busy ones; how often each fails comes last.

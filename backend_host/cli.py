@@ -115,6 +115,8 @@ def make_parser() -> argparse.ArgumentParser:
 
     hand_overs.add_command(commands).set_defaults(run=_grants)
 
+    _add_web(start, commands)
+
     attach = commands.add_parser("attach", help="give a libvirt domain a vGPU")
     attach.add_argument("domain", metavar="DOMAIN")
     add_options(attach)
@@ -198,6 +200,23 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--long", action="store_true", help=_LONG)
 
 
+def _add_web(start: argparse.ArgumentParser, commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    start.add_argument(
+        "--web",
+        metavar="ADDRESS",
+        help="serve a page with shares, waits and memory there: 127.0.0.1:9401, or the path of a UNIX socket (docs/web.md)",
+    )
+    report = commands.add_parser(
+        "report",
+        help="the page of --web with the last hour in it, as one file",
+        description="Writes the page that the daemon serves (start --web) with the last hour in it. The file opens in any browser, and asks "
+        "nobody for anything.",
+        epilog="Example: fairgv-host report monday.html",
+    )
+    report.add_argument("file", type=Path, metavar="FILE.html")
+    report.set_defaults(run=_report)
+
+
 def policy_argument(text: str) -> str:
     """A policy on a command line; who names one of the simulator is told so."""
     if text in SIMULATED:
@@ -208,7 +227,7 @@ def policy_argument(text: str) -> str:
 def _given(options: argparse.Namespace) -> dict[str, object]:
     """What options say of the configuration, by field; None for those that were not given."""
     slice_ms = getattr(options, "slice_ms", None)
-    names = ("state_dir", "device", "policy", "slicing", "quota", "preemption", "trusted_guests")
+    names = ("state_dir", "device", "policy", "slicing", "quota", "preemption", "trusted_guests", "web")
     given = {name: getattr(options, name, None) for name in names}
     return {**given, "slice_ns": milliseconds(slice_ms) if slice_ms is not None else None}
 
@@ -303,6 +322,15 @@ def _grants(options: argparse.Namespace) -> int:
             is_followed=options.follow,
             is_json=options.json,
         )
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from backend_host.web.report import write  # noqa: PLC0415 - needed here alone
+
+    with _connect(options) as connection:
+        write(options.file, connection.ask("report"))
+    output.say(f"written: {options.file}")
     return 0
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 from backend_host.entitlement import KEYS, PLAIN, Entitlement, read_changes
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
-from backend_host.metrics.address import read_address
+from backend_host.metrics.address import read_metrics_address
 from backend_host.service.user_settings import KEYS as USER_KEYS
 from backend_host.service.user_settings import ORDINARY as ORDINARY_USERS
 from backend_host.service.user_settings import UserSettings
@@ -26,6 +26,7 @@ from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import KEYS as WALL_KEYS
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
 from backend_host.walls.settings import WallSettings
+from backend_host.web.address import read_web_address
 from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
@@ -107,6 +108,11 @@ class Config:
     """Where metrics are served over HTTP: a loopback address with a port, 127.0.0.1:9400 say, or the path of a UNIX socket; empty: nowhere."""
     metrics_file: str = ""
     """A file of node_exporter's textfile collector, ending in .prom, that has the metrics every 15 s; empty: none (docs/metrics.md)."""
+    web: str = ""
+    """Where operators find the page with shares, waits and memory: as `metrics`, or where others reach it, if it asks for a token; empty:
+    nowhere (docs/web.md)."""
+    web_token_file: str = ""
+    """A file with the token that who looks at the page must know; empty: none is asked for."""
     is_private: bool = False
     """Ends with the command that started it, and removes its state directory: what `fairgv-run` starts when no daemon runs."""
     goes_around: bool = False
@@ -266,8 +272,9 @@ def _absolute(config: Config) -> Config:
     """The daemon's processes run elsewhere. A library without a slash is the loader's to find."""
     libraries = {name: getattr(config, name) for name in _LIBRARIES}
     paths = {name: str(Path(path).absolute()) for name, path in libraries.items() if "/" in path}
-    if config.metrics_file:
-        paths["metrics_file"] = str(Path(config.metrics_file).absolute())
+    for name in ("metrics_file", "web_token_file"):
+        if getattr(config, name):
+            paths[name] = str(Path(getattr(config, name)).absolute())
     return dataclasses.replace(config, state_dir=config.state_dir.absolute(), **paths)  # type: ignore[arg-type]
 
 
@@ -380,7 +387,12 @@ def _not_allowed(config: Config) -> Iterator[str]:
         yield where_simulated(value) if is_simulated else f"{key} must be {rule.text}, not {shown!r}"
     try:
         if config.metrics:
-            read_address(config.metrics)
+            read_metrics_address(config.metrics)
+    except ConfigError as error:
+        yield str(error)
+    try:
+        if config.web:
+            read_web_address(config.web, has_token=bool(config.web_token_file))
     except ConfigError as error:
         yield str(error)
 

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from backend_host import hand_overs, served
 from backend_host.config import BY_DEVICE, Config, check_region_bytes, region_bytes_of_commands
@@ -48,6 +49,9 @@ from backend_host.vm.errors import VmError
 from backend_host.walls import cgroups
 from backend_host.walls.check import walls_of_host
 from backend_host.worker._worker import lib
+
+if TYPE_CHECKING:
+    from backend_host.web.telling import Teller
 
 MAX_DESCRIPTORS = 16_384
 METRICS_HEAP_AGE_NS = 15_000_000_000
@@ -92,6 +96,7 @@ class Daemon:
         self._config = config
         self._started_ns = time.monotonic_ns()
         self._nr_restarts = 0
+        self._web_teller: Teller | None = None
         self._stop = Latch()
         self._roles = Roles.of_host(config)
         self._events = Events(None)
@@ -120,6 +125,8 @@ class Daemon:
             self._start_parts(devices, stack)
             if self._config.metrics or self._config.metrics_file:
                 stack.enter_context(self._metrics())
+            if self._config.web:
+                self._web_teller = stack.enter_context(self._web())
             stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
             if self._stop.is_set():
                 raise FairGVError("stopped before it was ready")
@@ -203,6 +210,11 @@ class Daemon:
 
         return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS))
 
+    def _web(self) -> contextlib.AbstractContextManager["Teller"]:
+        from backend_host.web.serving import serving  # noqa: PLC0415 - with libraries that only who wants the page needs
+
+        return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS), self._vgpus.glance)
+
     def _watchdog_s(self, gpu: Gpu) -> int:
         return gpu.device.watchdog_s if self._config.watchdog_s == BY_DEVICE else self._config.watchdog_s
 
@@ -219,6 +231,7 @@ class Daemon:
             "unban": self._unban,
             "reload": self._reload,
             "events": self._tell_events,
+            "report": self._report,
         }
         operation = operations.get(request["op"])
         if operation is None:
@@ -372,6 +385,13 @@ class Daemon:
 
     def _unban(self, session: Session, request: Message) -> Message:
         return {"text": f"{self._vgpus.unban(str(request['name']))} is forgiven"}
+
+    def _report(self, session: Session, request: Message) -> Message:
+        if self._web_teller is None:
+            raise RefusedError(
+                "this daemon keeps no last hour: it does where it serves the page, as with: fairgv-host start --web 127.0.0.1:9401"
+            )
+        return self._web_teller.document()
 
     def _entitlement(self, request: Message) -> Entitlement:
         """What a new vGPU is to have. What is not said is as configured."""

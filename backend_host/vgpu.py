@@ -7,6 +7,7 @@ from backend_host.caretaker import Caretaker
 from backend_host.device.gpu import Gpu
 from backend_host.device.readings import VgpuReading, WorkerReading, WorkerState
 from backend_host.entitlement import Entitlement
+from backend_host.glance import VGpuGlance
 from backend_host.history import WINDOWS_S
 from backend_host.limits import Limits
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
@@ -82,6 +83,19 @@ class VGpu:
             coscheduling=self.gpu.coscheduler.statistics(self.index),
             totals=totals,
             clients=clients,
+        )
+
+    def glance(self, account: VgpuReading, entitled_share: float | None) -> VGpuGlance:
+        """What of that changes from second to second."""
+        return VGpuGlance(
+            name=self.name,
+            kind=self.kind,
+            gpu_number=self.gpu.number,
+            weight=self.entitlement.weight,
+            quota_bytes=self.entitlement.quota_bytes,
+            used_ns=account.used_ns,
+            memory_bytes=account.memory_bytes,
+            entitled_share=entitled_share,
         )
 
     def _count_heap(self, age_ns: int) -> RegionStatistics:

@@ -20,6 +20,7 @@ from backend_host.device.readings import VgpuReading
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
+from backend_host.glance import Glance
 from backend_host.limits import ORDINARY, Limits
 from backend_host.region_memory import open_shared_memory, sealed_memory
 from backend_host.service.journal import about
@@ -314,12 +315,8 @@ class VGpuRegistry:
         """Gpus and vGPUs at one moment: what all of a Gpu's used is what the Gpu was used. The lock keeps regions mapped and totals whole.
         `heap_age_ns`: how old what is told of heaps may be, since to count takes long."""
         with self._lock:
-            accounts = {gpu: {account.vgpu: account for account in gpu.page.vgpus()} for gpu in self._gpus}
+            accounts, entitled = self._looked_at()
             used_ns = {gpu: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus}
-            entitled = {
-                gpu: gpu.keeper.entitled_shares({vgpu: account.used_ns for vgpu, account in accounts[gpu].items()})
-                for gpu in self._gpus
-            }
             gpus = (self._gpu_statistics(gpu, accounts[gpu].values()) for gpu in self._gpus)
             vgpus = (
                 vgpu.statistics(
@@ -329,6 +326,26 @@ class VGpuRegistry:
                 if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None
             )
             return tuple(gpus), tuple(vgpus)
+
+    def glance(self) -> Glance:
+        """What changes from second to second, at one moment."""
+        with self._lock:
+            accounts, entitled = self._looked_at()
+            vgpus = (
+                vgpu.glance(account, entitled[vgpu.gpu].get(vgpu.index))
+                for vgpu in self._vgpus.values()
+                if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None
+            )
+            return Glance(tuple(vgpus), {gpu.number: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus})
+
+    def _looked_at(self) -> tuple[dict[Gpu, dict[int, VgpuReading]], dict[Gpu, dict[int, float]]]:
+        """The accounts of each Gpu's vGPUs, and the parts that those are entitled to, by their numbers there; with the lock held."""
+        accounts = {gpu: {account.vgpu: account for account in gpu.page.vgpus()} for gpu in self._gpus}
+        entitled = {
+            gpu: gpu.keeper.entitled_shares({vgpu: account.used_ns for vgpu, account in accounts[gpu].items()})
+            for gpu in self._gpus
+        }
+        return accounts, entitled
 
     def _gpu_statistics(self, gpu: Gpu, accounts: Collection[VgpuReading]) -> GpuStatistics:
         vgpus = self._on(gpu)

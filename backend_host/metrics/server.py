@@ -9,13 +9,10 @@ import http.server
 import logging
 import socket
 import socketserver
-import stat
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
-from backend_host.errors import FairGVError
-from backend_host.metrics.address import Address
+from backend_host.address import Address, listen
 from backend_host.metrics.text import CONTENT_TYPE
 
 PATH = "/metrics"
@@ -29,7 +26,7 @@ log = logging.getLogger("fairgv.metrics")
 class _Handler(http.server.BaseHTTPRequestHandler):
     """One request; `text` makes the answer."""
 
-    server: "_Tcp | _Unix"
+    server: "_Server"
 
     def setup(self) -> None:
         self._cut_off = threading.Timer(_PATIENCE_S, self._shut, (self.request,))
@@ -74,29 +71,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Scrapes are no news."""
 
 
-class _Tcp(socketserver.TCPServer):
-    allow_reuse_address = True
+class _Server(socketserver.TCPServer):
+    """On a socket that listens already, of whatever family."""
 
-    def __init__(self, address: Address, text: Callable[[], bytes]) -> None:
+    def __init__(self, listening: socket.socket, text: Callable[[], bytes]) -> None:
         self.text = text
-        self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        super().__init__((address.host, address.port), _Handler)
-
-
-class _Unix(socketserver.UnixStreamServer):
-    """In place of the socket that a daemon which died left behind; its file is for the daemon's user and group."""
-
-    def __init__(self, address: Address, text: Callable[[], bytes]) -> None:
-        self.text = text
-        assert address.path is not None
-        with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISSOCK(address.path.lstat().st_mode):
-                address.path.unlink()
-        super().__init__(str(address.path), _Handler)
-
-    def server_bind(self) -> None:
-        super().server_bind()
-        Path(str(self.server_address)).chmod(0o660)
+        super().__init__(listening.getsockname(), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
 
 
 class MetricsServer:
@@ -104,12 +86,7 @@ class MetricsServer:
 
     def __init__(self, address: Address, text: Callable[[], bytes]) -> None:
         self._path = address.path
-        try:
-            self._server = _Unix(address, text) if address.path is not None else _Tcp(address, text)
-        except OSError as error:
-            raise FairGVError(
-                f"cannot serve metrics on {address}: {error.strerror or error}; set another address in metrics, or end who has it"
-            ) from error
+        self._server = _Server(listen("metrics", "metrics", address), text)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
 
     def start(self) -> None:

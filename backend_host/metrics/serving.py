@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from backend_host.config import Config
-from backend_host.metrics.address import read_address
+from backend_host.metrics.address import read_metrics_address
 from backend_host.metrics.server import MetricsServer
 from backend_host.metrics.text import exposition
 from backend_host.metrics.textfile import MetricsFile
@@ -23,7 +23,7 @@ def serving(config: Config, statistics: Callable[[], DaemonStatistics]) -> Itera
 
     with contextlib.ExitStack() as stack:
         if config.metrics:
-            server = MetricsServer(read_address(config.metrics), text)
+            server = MetricsServer(read_metrics_address(config.metrics), text)
             stack.callback(server.stop)
             server.start()
         if config.metrics_file:

@@ -125,10 +125,10 @@ def test_what_is_shown_is_a_file_of_the_same_configuration(file: Path, capsys: p
     outside = [f"{key} = {toml(value)}\n" for key, value in values.items() if "." not in key]
     inside = [f"{key} = {toml(value)}\n" for key, value in values.items() if "." in key]
     file.write_text("".join(outside + inside))
-    assert load_config(file) == config
+    assert dataclasses.replace(load_config(file), file="") == config
     assert main(["config", "show", "--config", str(file)]) == 0
     file.write_text(capsys.readouterr().out)
-    assert load_config(file) == config
+    assert dataclasses.replace(load_config(file), file="") == config
 
 
 def test_every_key_is_told_of() -> None:

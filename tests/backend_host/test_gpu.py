@@ -195,6 +195,19 @@ def test_accounts_are_kept_apart(registry: VGpuRegistry, gpus: list[Gpu]) -> Non
     assert dataclasses.asdict(said[0]).keys() > dataclasses.asdict(gpus[0].device_statistics()).keys()
 
 
+def test_a_glance_tells_what_statistics_do(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    """All but who is active, which a second changes."""
+    for number, used_ns in (("0", 3000), ("0", 500), ("1", 1000)):
+        player = Player(opened(registry, Entitlement(3, 1 << 30, number)))
+        player.charge(used_ns)
+        player.end()
+    glance, (said, vgpus) = registry.glance(), registry.snapshot()
+    assert glance.used_ns == {gpu.number: gpu.used_ns for gpu in said} == {0: 3500, 1: 1000, 2: 0}
+    for short, whole in zip(glance.vgpus, vgpus, strict=True):
+        told = {name: getattr(whole, name) for name in vars(short)}
+        assert vars(short) == {**told, "entitled_share": short.entitled_share}
+
+
 def test_an_eviction_is_of_one_gpu(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
     players = []
     for number in "01":

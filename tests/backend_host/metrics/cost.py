@@ -10,14 +10,14 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 from backend_host.worker._worker import lib
 
 from backend_host.config import load_config
-from backend_host.device.gpu import Gpu, serving
+from backend_host.device.gpu import serving
 from backend_host.devices import choose
 from backend_host.entitlement import PLAIN
 from backend_host.history import APART_NS
@@ -36,10 +36,15 @@ HEAP_AGE_NS = 15_000_000_000
 MINUTE_NS = 60_000_000_000
 
 
-def scrape(registry: VGpuRegistry) -> int:
-    """As the daemon's; how many bytes were told."""
+def statistics(registry: VGpuRegistry) -> DaemonStatistics:
+    """As the daemon's."""
     gpus, vgpus = registry.snapshot(HEAP_AGE_NS)
-    return len(exposition(DaemonStatistics(os.getpid(), 0, gpus[0].policy, 0, gpus[0], gpus, vgpus), "0"))
+    return DaemonStatistics(os.getpid(), 0, gpus[0].policy, 0, gpus[0], gpus, vgpus)
+
+
+def scrape(registry: VGpuRegistry) -> int:
+    """How many bytes were told."""
+    return len(exposition(statistics(registry), "0"))
 
 
 def run_programs(vgpu: VGpu, nr: int) -> None:
@@ -70,20 +75,9 @@ def measured_ms(registry: VGpuRegistry) -> float:
     return sorted(times)[NR_SCRAPES // 2]
 
 
-def measure(gpus: Sequence[Gpu], registry: VGpuRegistry) -> None:
-    for number in range(NR_VGPUS):
-        vgpu = registry.open_session(f"vgpu-{number}", PLAIN, REGION_BYTES, os.getuid())
-        grow_old(vgpu)
-    for nr_programs in (0, 1, 2):
-        for vgpu in registry._vgpus.values():
-            run_programs(vgpu, nr_programs)
-        print(
-            f"{NR_VGPUS} vGPUs with {nr_programs} programs each: {scrape(registry)} bytes, "
-            f"{measured_ms(registry):.2f} ms of CPU a scrape"
-        )
-
-
-def main() -> None:
+@contextlib.contextmanager
+def crowd() -> Iterator[VGpuRegistry]:
+    """`NR_VGPUS` that have been there for a while."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         os.environ |= {"FAIRGV_SOFTGPU_STATE": f"{folder}/device", "FAIRGV_SOFTGPU_DEVICES": "2"}
         config = load_config(None, state_dir=Path(folder), device="soft", nr_warm_workers=0, walls=WALLS)
@@ -94,7 +88,20 @@ def main() -> None:
         ]
         registry = VGpuRegistry(gpus, lib.fgw_table_hash(), config.limits)
         stack.callback(registry.remove_all)
-        measure(gpus, registry)
+        for number in range(NR_VGPUS):
+            grow_old(registry.open_session(f"vgpu-{number}", PLAIN, REGION_BYTES, os.getuid()))
+        yield registry
+
+
+def main() -> None:
+    with crowd() as registry:
+        for nr_programs in (0, 1, 2):
+            for vgpu in registry._vgpus.values():
+                run_programs(vgpu, nr_programs)
+            print(
+                f"{NR_VGPUS} vGPUs with {nr_programs} programs each: {scrape(registry)} bytes, "
+                f"{measured_ms(registry):.2f} ms of CPU a scrape"
+            )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from backend_host.address import Address
 from backend_host.errors import ConfigError
-from backend_host.metrics.address import Address, read_address
+from backend_host.metrics.address import read_metrics_address
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from backend_host.metrics.address import Address, read_address
     ],
 )
 def test_loopback_and_unix_sockets_are_served(text: str, address: Address, shown: str) -> None:
-    assert read_address(text) == address
+    assert read_metrics_address(text) == address
     assert str(address) == shown
 
 
@@ -28,7 +29,7 @@ def test_loopback_and_unix_sockets_are_served(text: str, address: Address, shown
 )
 def test_what_others_reach_is_refused_with_the_remedy(text: str) -> None:
     with pytest.raises(ConfigError, match=r"others would reach .* Serve 127.0.0.1:9400 .* or set metrics_file"):
-        read_address(text)
+        read_metrics_address(text)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +37,9 @@ def test_what_others_reach_is_refused_with_the_remedy(text: str) -> None:
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="metrics must be an address with a port"):
-        read_address(text)
+        read_metrics_address(text)
 
 
 def test_a_path_that_is_too_long_for_a_socket() -> None:
     with pytest.raises(ConfigError, match="at most 107 bytes"):
-        read_address("/" + "a" * 107)
+        read_metrics_address("/" + "a" * 107)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from backend_host.address import Address
 from backend_host.errors import FairGVError
 from backend_host.metrics import server as module
-from backend_host.metrics.address import Address
 from backend_host.metrics.server import MetricsServer
 from backend_host.metrics.text import CONTENT_TYPE
 from tests.backend_host.metrics.scraping import ask
