@@ -120,7 +120,7 @@ def printable(text: str) -> Text:
     return Text("".join(c if c.isprintable() else "?" for c in text), no_wrap=True, overflow="ellipsis")
 
 
-def _folded(text: str) -> Text:
+def folded(text: str) -> Text:
     """The same, in as many lines as it needs."""
     return Text("".join(c if c.isprintable() else "?" for c in text))
 
@@ -167,7 +167,7 @@ def walls(findings: Sequence[Finding]) -> RenderableType:
     for head in ("wall", "here", "remedy"):
         made.add_column(head)
     for finding in findings:
-        made.add_row(*map(_folded, (finding.wall, finding.reason or "yes", finding.remedy)))
+        made.add_row(*map(folded, (finding.wall, finding.reason or "yes", finding.remedy)))
     return made
 
 
@@ -278,7 +278,7 @@ def listed(entries: Sequence[Message], *, is_long: bool = False) -> RenderableTy
     """One row a vGPU or a domain; below them why those that are not served are not."""
     if not entries:
         return Text(NO_VGPU)
-    reasons = [_folded(f"{each['name']}: {each['why_not']}") for each in entries if each["why_not"]]
+    reasons = [folded(f"{each['name']}: {each['why_not']}") for each in entries if each["why_not"]]
     return Group(table(LISTED, entries, is_long=is_long), *([Text(""), *reasons] if reasons else []))
 
 
@@ -286,9 +286,9 @@ def held_back(entries: Sequence[Message]) -> Iterator[Text]:
     """A line for each vGPU whose limit kept its programs from a turn, and for each whose turns went on while others waited."""
     for entry in entries:
         if limited_ns := entry["totals"]["limited_ns"]:
-            yield _folded(f"{entry['name']}: held back by its limit for {format_time(limited_ns)}")
+            yield folded(f"{entry['name']}: held back by its limit for {format_time(limited_ns)}")
         if overuse_ns := entry["totals"]["overuse_ns"]:
-            yield _folded(f"{entry['name']}: had {format_time(overuse_ns)} beyond its turns while others waited")
+            yield folded(f"{entry['name']}: had {format_time(overuse_ns)} beyond its turns while others waited")
 
 
 def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
@@ -297,13 +297,13 @@ def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
     for entry in entries:
         totals = entry["totals"]
         if totals["nr_withdrawn"]:
-            yield _folded(
+            yield folded(
                 f"{entry['name']}: taken off the device {totals['nr_withdrawn']} times in the midst of kernels"
             )
         if not totals["nr_sliced"] and not totals["whole"]:
             continue
         whole = ", ".join(f"{count} {why}" for why, count in sorted(totals["whole"].items())) or "none"
-        yield _folded(
+        yield folded(
             f"{entry['name']}: {totals['nr_sliced']} large launches in {totals['nr_parts']} parts, "
             f"{totals['nr_variants']} kernels prepared in {format_time(totals['variant_ns'])}; whole: {whole}"
         )
@@ -313,11 +313,11 @@ def late_work(entries: Sequence[Message]) -> Iterator[Text]:
     """What the watchdog and the auditor have to say."""
     for entry in entries:
         if entry["late_ns"]:
-            yield _folded(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
+            yield folded(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
         if entry["nr_timed_out"]:
-            yield _folded(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
+            yield folded(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
         if entry["nr_expelled"]:
-            yield _folded(
+            yield folded(
                 f"{entry['name']}: its programs were ended {entry['nr_expelled']} times, as {entry['expelled_for']}"
             )
 
@@ -326,4 +326,4 @@ def debts(entries: Sequence[Message]) -> Iterator[Text]:
     """A line for each user or domain whose kernels did not end."""
     for entry in entries:
         fate = "banned until fairgv-host unban" if entry["is_banned"] else f"owes {format_time(entry['debt_ns'])}"
-        yield _folded(f"{entry['debtor']}: work of it was ended {entry['nr_timed_out']} times; {fate}")
+        yield folded(f"{entry['debtor']}: work of it was ended {entry['nr_timed_out']} times; {fate}")
