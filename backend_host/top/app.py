@@ -22,6 +22,7 @@ from textual.widgets.option_list import Option
 
 from backend_host import tables
 from backend_host.errors import FairGVError
+from backend_host.hand_overs import HEAD
 from backend_host.ipc import Message
 from backend_host.top import drawing, pages
 from backend_host.top.asking import Asker
@@ -289,7 +290,10 @@ class Top(App[int]):
         self._hand_overs_of = self._selected.entry["gpu_number"] if self._selected else gpus[0]["number"]
         self._ask_hand_overs(self._hand_overs_of)
         page = pages.Page(
-            f"Hand-overs of GPU {self._hand_overs_of}", lambda: pages.hand_overs_text(self._hand_overs), is_at_end=True
+            f"Hand-overs of GPU {self._hand_overs_of}",
+            lambda: pages.hand_overs_text(self._hand_overs),
+            head=HEAD,
+            is_at_end=True,
         )
         self.push_screen(page, self._leave_hand_overs)
 

@@ -15,7 +15,7 @@ from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
 from backend_host.top import drawing
 from backend_host.top.asking import Asker
-from backend_host.top.figures import Figures, Looks
+from backend_host.top.figures import Looks
 
 _WHOLE_LINE = 80
 
@@ -73,15 +73,13 @@ def _check_terminal() -> None:
 
 
 def _show_once(asker: Asker, seconds: float) -> None:
+    """Where there is no terminal, no name is cut."""
     looks = Looks()
     looks.add(asker.ask("status"))
     time.sleep(seconds)
     figures = looks.add(asker.ask("status"))
-    width = Console().width if sys.stdout.isatty() else _any_width(figures)
-    output.show(Group(*drawing.once(figures, width)))
-
-
-def _any_width(figures: Figures) -> int:
-    """Where there is no terminal, names are not cut."""
-    names = [cell_len(row.name) for row in figures.vgpus]
-    return max(_WHOLE_LINE, Console().width) + max([0, *names])
+    width, most_name = Console().width, drawing.MOST_NAME
+    if not sys.stdout.isatty():
+        most_name = max([0, *(cell_len(row.name) for row in figures.vgpus)])
+        width = max(_WHOLE_LINE, width) + most_name
+    output.show(Group(*drawing.once(figures, width, most_name)))

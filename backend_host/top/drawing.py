@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -31,9 +32,9 @@ COLUMNS_HELP = (
     ("min-max", "least over greatest part of their due in a minute: 1 is fair"),
     (UNKNOWN, "not known, or none"),
 )
-_LEAST_NAME, _MOST_NAME = 6, 24
+_LEAST_NAME, _ENOUGH_NAME, MOST_NAME = 6, 16, 24
 _LEAST_BAR, _MOST_BAR = 10, 40
-_LEAST_CURVE, _MOST_CURVE = 4, 60
+_LEAST_CURVE, _MOST_CURVE = 6, 60
 _SELECTED, _NOT_SELECTED = "▸ ", "  "
 
 
@@ -86,19 +87,19 @@ def _figure(head: str, show: Callable[[Row], str | Text], width: int) -> _Column
     return _Column(head, cell, width)
 
 
-def _columns(rows: Sequence[Row], nr_gpus: int) -> list[_Column]:
+def _columns(rows: Sequence[Row], nr_gpus: int, most_name: int) -> list[_Column]:
     """From the left, the most important first."""
 
     def widest(show: Callable[[Row], str], least: int) -> int:
         return max([least, *(cell_len(show(row)) for row in rows)])
 
-    names = [cell_len(tables.printable(row.name).plain) for row in rows]
+    longest = widest(attrgetter("name"), _LEAST_NAME)
     name = _Column(
         "vGPU",
         lambda row, width: tables.printable(row.name),
-        _LEAST_NAME,
+        min(_ENOUGH_NAME, longest),
         is_left=True,
-        most=min(_MOST_NAME, max([_LEAST_NAME, *names])),
+        most=min(most_name, longest),
     )
     scale = 100 * scale_of(share for row in rows for share in (row.share, row.entry["entitled_share"] or 0.0))
     gpu = [_figure("GPU", lambda row: str(row.entry["gpu_number"]), 3)] if nr_gpus > 1 else []
@@ -129,10 +130,10 @@ def _columns(rows: Sequence[Row], nr_gpus: int) -> list[_Column]:
 
 
 class Table:
-    """The vGPUs in lines of `width` cells; columns that have no place are left out, from the right."""
+    """The vGPUs in lines of `width` cells; columns that have no place are left out, from the right. Names have `most_name` at most."""
 
-    def __init__(self, rows: Sequence[Row], nr_gpus: int, width: int) -> None:
-        columns = _columns(rows, nr_gpus)
+    def __init__(self, rows: Sequence[Row], nr_gpus: int, width: int, most_name: int = MOST_NAME) -> None:
+        columns = _columns(rows, nr_gpus, most_name)
         room = width - len(_SELECTED)
         while len(columns) > 1 and sum(column.width + 1 for column in columns) - 1 > room:
             columns.pop()
@@ -182,7 +183,7 @@ def head(figures: Figures, order: str, seconds: float) -> Text:
     nr = len(figures.vgpus)
     return tables.printable(
         f"fairgv-host top, up {format_time(figures.status['uptime_ns'])}, {nr} vGPU{'' if nr == 1 else 's'} "
-        f"by {order}, every {seconds:g} s"
+        f"sorted by {order}, every {seconds:g} s"
     )
 
 
@@ -217,10 +218,10 @@ def remarks(figures: Figures, most: int | None = None) -> list[Text]:
     return [*lines[: most - 1], Text(f"... and {len(lines) - most + 1} more remarks", FAINT)]
 
 
-def once(figures: Figures, width: int) -> list[Text]:
+def once(figures: Figures, width: int, most_name: int = MOST_NAME) -> list[Text]:
     """All of it, however many lines that are, by share."""
     rows = ordered(figures.vgpus, "share")
-    table = Table(rows, len(figures.gpus), width)
+    table = Table(rows, len(figures.gpus), width, most_name)
     notes = remarks(figures)
     body = [table.head, *map(table.row, rows)] if rows else [Text(tables.NO_VGPU)]
     return [*gpus(figures.gpus, width), Text(), *body, *([Text(), *notes] if notes else [])]

@@ -19,7 +19,7 @@ from backend_host.top import drawing
 
 
 class Page(ModalScreen[None]):
-    """Something to read. `content` is asked anew at each look."""
+    """Something to read. `content` is asked anew at each look; `head` stays above it. `is_at_end`: its end is what one looks at."""
 
     CSS = """
     Page { align: center middle; }
@@ -28,15 +28,20 @@ class Page(ModalScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,h,question_mark", "dismiss", "Back")]
 
-    def __init__(self, title: str, content: Callable[[], RenderableType], *, is_at_end: bool = False) -> None:
+    def __init__(
+        self, title: str, content: Callable[[], RenderableType], *, head: str = "", is_at_end: bool = False
+    ) -> None:
         super().__init__()
         self._title = title
         self._content = content
+        self._head = head
         self._is_at_end = is_at_end
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = Text(f"{self._title}; Esc goes back")
+            if self._head:
+                yield Static(Text(self._head, "bold", no_wrap=True))
             with VerticalScroll() as scroll:
                 yield Static(self._content(), id="content")
                 if self._is_at_end:
@@ -109,9 +114,9 @@ def programs_text(vgpus: Sequence[Message], name: str) -> RenderableType:
 
 
 def hand_overs_text(told: Sequence[Message] | None) -> RenderableType:
-    """As `grants` prints them; None: the answer is still to come."""
+    """As `grants` prints them, below HEAD; None: the answer is still to come."""
     if told is None:
         return Text("asking the daemon ...")
     if not told:
         return Text("no hand-over yet")
-    return Text("\n".join([hand_overs.HEAD, *map(hand_overs.line, told)]))
+    return Text("\n".join(map(hand_overs.line, told)))

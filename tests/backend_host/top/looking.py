@@ -1,10 +1,15 @@
 """Made-up looks for tests of `top`: a host whose vGPUs use the GPU evenly, and a daemon that tells of them."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+
+from textual.app import App
+from textual.pilot import Pilot
 
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
+from backend_host.top.app import Top
 from backend_host.top.asking import Asker
 from backend_host.top.figures import Figures, Looks
 from tests.backend_host.told import status_of
@@ -14,8 +19,9 @@ NAMES = ("vm0", "vm1", "vm2")
 
 
 def status_at(second: int, names: Sequence[str] = NAMES) -> Message:
-    """So many seconds after the first look. Each vGPU has a tenth of the GPU more than the one before, beginning with 1/10; the
-    second has less than it is entitled to; the first waits for nothing, the others 2, 4 ... ms for a turn."""
+    """So many seconds after the first look. Of three vGPUs the first has 1 tenth of the GPU, the second 2, the third 3, and the second is
+    entitled to 3. The first waits for nothing, the others 2, 4 ... ms for a turn. More than three have less of the GPU each."""
+    parts = max(10, len(names) * (len(names) + 1) // 2)
     status = status_of()
     [vgpu], [gpu] = status["vgpus"], status["gpus"]
     status["uptime_ns"] = 1000 * SECOND_NS + second * SECOND_NS
@@ -25,8 +31,8 @@ def status_at(second: int, names: Sequence[str] = NAMES) -> Message:
             **vgpu,
             "name": name,
             "weight": nr + 1,
-            "used_ns": SECOND_NS + (nr + 1) * second * SECOND_NS // 10,
-            "entitled_share": (nr + 1) / 10 + (0.1 if nr == 1 else 0.0),
+            "used_ns": SECOND_NS + (nr + 1) * second * SECOND_NS // parts,
+            "entitled_share": (nr + 1) / parts + (0.1 if nr == 1 else 0.0),
             "quota_bytes": nr << 30,
             "memory_bytes": (len(names) - nr) << 20,
             "totals": {
@@ -48,7 +54,8 @@ def after(nr_looks: int, names: Sequence[str] = NAMES) -> tuple[Looks, Figures]:
 
 
 class MadeUp(Asker):
-    """A daemon that answers at once. `fault` is what it answers instead; `refusal` what it says of other weights."""
+    """A daemon that answers at once. `fault` is what it answers instead, `refusal` what it says of other weights, `changes` and `remarks`
+    what it says otherwise of itself and of each vGPU."""
 
     def __init__(self, second: int = 0, names: Sequence[str] = NAMES) -> None:
         self.second = second
@@ -56,6 +63,7 @@ class MadeUp(Asker):
         self.fault: FairGVError | None = None
         self.refusal: FairGVError | None = None
         self.changes: dict[str, Any] = {}
+        self.remarks: dict[str, Any] = {}
         self.asked: list[tuple[str, dict[str, object]]] = []
         self.hand_overs: list[Message] = []
 
@@ -66,7 +74,10 @@ class MadeUp(Asker):
         match operation:
             case "status":
                 self.second += 1
-                return {**status_at(self.second, self.names), **self.changes}
+                status = status_at(self.second, self.names)
+                for vgpu in status["vgpus"]:
+                    vgpu.update(self.remarks)
+                return {**status, **self.changes}
             case "grants":
                 return {"sequence": len(self.hand_overs), "hand_overs": self.hand_overs}
             case _:
@@ -76,3 +87,52 @@ class MadeUp(Asker):
 
     def end(self) -> None:
         self.asked.append(("end", {}))
+
+
+def view_of(asker: Asker, looks: Looks, figures: Figures) -> Top:
+    """It looks when it is told to, by the space bar."""
+    return Top(asker, looks, figures, 3600.0)
+
+
+Play = Callable[[Pilot[int], MadeUp], Awaitable[None]]
+
+
+def played(
+    play: Play, daemon: MadeUp, *, nr_looks: int = 6, names: Sequence[str] = NAMES, size: tuple[int, int] = (80, 24)
+) -> Top:
+    """The view as it was at the end of a play."""
+
+    async def run() -> Top:
+        app = view_of(daemon, *after(nr_looks, names))
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot)
+            await play(pilot, daemon)
+        return app
+
+    return asyncio.run(run())
+
+
+async def press(pilot: Pilot[int], *keys: str) -> None:
+    """Keys, and all that comes of them."""
+    for key in keys:
+        await pilot.press(key)
+        await settle(pilot)
+
+
+async def settle(pilot: Pilot[int]) -> None:
+    """Until all questions are answered, and what they brought has gone from each widget up to the view. An answer may ask again."""
+    app = pilot.app
+    while True:
+        await app.workers.wait_for_complete()
+        for node in (*app.screen.walk_children(), app.screen, app):
+            is_through = asyncio.Event()
+            node.call_later(is_through.set)
+            await is_through.wait()
+        await pilot.pause()
+        if not any(worker.is_running for worker in app.workers):
+            return
+
+
+def lines_of(app: App[int]) -> list[str]:
+    """The uppermost screen as text."""
+    return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
