@@ -9,16 +9,9 @@ _FULL = "█"
 _LEVELS = "▁▂▃▄▅▆▇█"
 _MARK = "┃"
 _MISSING = "·"
+_END = "│"
 _SCALES = (1 / 8, 1 / 4, 1 / 2)
-_ENOUGH = 0.95
-"""Of what is entitled: the mark stands on a whole cell, and shares of a second waver by a turn."""
-
 GOT, SHORT, MARKED, FAINT = "green", "yellow", "bold", "dim"
-
-
-def is_short(share: float, entitled: float | None) -> bool:
-    """Whether one got less than it is entitled to."""
-    return entitled is not None and share < entitled * _ENOUGH
 
 
 def scale_of(shares: Iterable[float]) -> float:
@@ -27,21 +20,30 @@ def scale_of(shares: Iterable[float]) -> float:
     return next((scale for scale in _SCALES if greatest <= scale), 1.0)
 
 
-def bar(share: float, entitled: float | None, width: int, scale: float = 1.0) -> Text:
-    """A share, full at `scale`, and a mark where what one is entitled to ends. Dots are what lacks up to the mark."""
-    eighths = max(0, min(width * 8, round(share / scale * width * 8)))
-    filled = _FULL * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-    style = SHORT if is_short(share, entitled) else GOT
+def bar(share: float, entitled: float | None, width: int, scale: float = 1.0, *, is_short: bool = False) -> Text:
+    """A share, full at `scale`, and a mark where what one is entitled to ends. Dots are what lacks up to the mark. `is_short` colours it."""
+    style = SHORT if is_short else GOT
+    filled = _filled(share / scale, width)
     text = Text(filled, style)
     if entitled is not None:
         place = min(width - 1, round(entitled / scale * width))
-        rest = filled[place + 1 :]
         text = Text(filled[:place], style)
-        text.append(_MISSING * (place - len(filled)), SHORT)
+        text.append(_MISSING * (place - len(filled)), style)
         text.append(_MARK, MARKED)
-        text.append(rest, style)
+        text.append(filled[place + 1 :], style)
     text.append(" " * (width - len(text)))
     return text
+
+
+def whole_bar(share: float, width: int) -> Text:
+    """A share of all there is, and the end of that."""
+    return Text(_filled(share, width - 1).ljust(width - 1), GOT).append(_END, FAINT)
+
+
+def _filled(part: float, width: int) -> str:
+    """In eighths of cells."""
+    eighths = max(0, min(width * 8, round(part * width * 8)))
+    return _FULL * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
 def curve(shares: Sequence[float | None], scale: float = 1.0) -> Text:

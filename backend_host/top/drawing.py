@@ -9,7 +9,7 @@ from rich.text import Text
 
 from backend_host import tables
 from backend_host.sizes import format_size, format_time
-from backend_host.top.bars import FAINT, SHORT, bar, curve, is_short, scale_of
+from backend_host.top.bars import FAINT, SHORT, bar, curve, scale_of, whole_bar
 from backend_host.top.figures import Figures, Row, ordered
 
 UNKNOWN = "-"
@@ -25,7 +25,8 @@ HELP = (
 )
 COLUMNS_HELP = (
     ("got", "share of the Gpu's time since the look before; the bar"),
-    ("entitled", "what it is entitled to now; the mark ┃. Dots: it got less"),
+    ("entitled", "what it is entitled to now; the mark ┃. Dots: it got less."),
+    ("", "In the other colour: less than its part of what all used"),
     ("minute", "its share in the last minute, scaled as the bars"),
     ("wait", "mean wait for a turn since the look before"),
     ("memory", "device memory, and the quota if it has one"),
@@ -60,7 +61,7 @@ def _wait(row: Row) -> str:
 
 
 def _got(row: Row) -> Text:
-    return Text(percent(row.share), SHORT if is_short(row.share, row.entry["entitled_share"]) else "")
+    return Text(percent(row.share), SHORT if row.is_short else "")
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _columns(rows: Sequence[Row], nr_gpus: int, most_name: int) -> list[_Column]
         _figure("weight", lambda row: str(row.entry["weight"]), 6),
         _Column(
             f"0 - {scale:.3g} %",
-            lambda row, width: bar(row.share, row.entry["entitled_share"], width, scale / 100),
+            lambda row, width: bar(row.share, row.entry["entitled_share"], width, scale / 100, is_short=row.is_short),
             _LEAST_BAR,
             is_left=True,
             most=_MOST_BAR,
@@ -199,7 +200,7 @@ def _gpu(row: Row, width: int) -> Text:
     bars = max(_LEAST_BAR, min(_MOST_BAR, (width - 56) // 2))
     ratio = entry["min_max_ratio"]
     line = Text(f"GPU {entry['number']} ", no_wrap=True, overflow="ellipsis", style="bold")
-    line.append_text(bar(row.share, None, bars)).append(f" {percent(row.share):>5} in use ")
+    line.append_text(whole_bar(row.share, bars)).append(f" {percent(row.share):>5} in use ")
     line.append_text(curve(row.minute.shares(bars)))
     line.append("" if ratio is None else f" min-max {ratio:.2f}")
     line.append(f" {short_size(entry['used_bytes'])}/{short_size(entry['memory_bytes'])}")

@@ -6,7 +6,7 @@ more than the first.
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from typing import NamedTuple
 from backend_host.ipc import Message
 
 MINUTE_NS = 60_000_000_000
+_ENOUGH = 0.9
+"""Of what is due: a share of a second wavers by a turn, of 6 or 30 ms, at its begin and at its end."""
 
 
 class _Point(NamedTuple):
@@ -67,6 +69,8 @@ class Row:
     wait_ns: float | None
     """Mean of the waits for a turn that ended since the look before; None: none did, or there was none before."""
     minute: Minute
+    is_short: bool = False
+    """Of a vGPU: it got less than its entitled part of the time that all used."""
 
     @property
     def name(self) -> str:
@@ -98,10 +102,13 @@ class Looks:
         if before is None or is_restarted:
             before, self._minutes = {"uptime_ns": status["uptime_ns"], "gpus": [], "vgpus": []}, {}
         minutes: dict[Hashable, Minute] = {}
+        gpus = self._rows(before, status, "gpus", "number", minutes)
+        vgpus = self._rows(before, status, "vgpus", "name", minutes)
+        used = {gpu.entry["number"]: gpu.share for gpu in gpus}
         figures = Figures(
             status=status,
-            gpus=self._rows(before, status, "gpus", "number", minutes),
-            vgpus=self._rows(before, status, "vgpus", "name", minutes),
+            gpus=gpus,
+            vgpus=[replace(row, is_short=_is_short(row, used)) for row in vgpus],
             is_restarted=is_restarted,
         )
         self._minutes = minutes
@@ -125,6 +132,12 @@ class Looks:
                 share = (entry["used_ns"] - old["used_ns"]) / passed_ns
             rows.append(Row(entry, share, _wait_ns(old, entry), minute))
         return rows
+
+
+def _is_short(row: Row, used: Mapping[int, float]) -> bool:
+    """`used`: the part of the time that each Gpu was."""
+    entitled: float | None = row.entry["entitled_share"]
+    return entitled is not None and row.share < entitled * min(1.0, used[row.entry["gpu_number"]]) * _ENOUGH
 
 
 def _is_another(before: Message, now: Message) -> bool:

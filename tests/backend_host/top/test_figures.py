@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend_host.top.bars import bar, curve, scale_of
+from backend_host.top.bars import bar, curve, scale_of, whole_bar
 from backend_host.top.figures import ORDERS, Minute, ordered
 from tests.backend_host.top.looking import NAMES, SECOND_NS, after, status_at
 
@@ -121,6 +121,26 @@ def test_bars(share: float, entitled: float | None, scale: float, shown: str) ->
 @given(st.floats(0, 5), st.none() | st.floats(0, 1), st.integers(1, 60), st.sampled_from([1 / 8, 1 / 4, 1 / 2, 1.0]))
 def test_bars_are_as_wide_as_told(share: float, entitled: float | None, width: int, scale: float) -> None:
     assert len(bar(share, entitled, width, scale).plain) == width
+
+
+def test_a_bar_of_a_gpu_tells_where_its_whole_ends() -> None:
+    assert whole_bar(0.5, 9).plain == "████    │"
+    assert whole_bar(2.0, 9).plain == "████████│"
+
+
+@pytest.mark.parametrize(
+    ("used", "got", "is_short"),
+    [(1.0, 0.4, False), (1.0, 0.3, True), (0.5, 0.2, False), (0.5, 0.17, True), (1.5, 0.4, False)],
+)
+def test_who_has_less_than_its_part_of_what_was_used_is_short(used: float, got: float, is_short: bool) -> None:
+    """It is entitled to 0.4."""
+    looks, _ = after(1)
+    status = status_at(1)
+    status["gpus"][0]["used_ns"] = status_at(0)["gpus"][0]["used_ns"] + int(used * SECOND_NS)
+    status["vgpus"][0].update(used_ns=status_at(0)["vgpus"][0]["used_ns"] + int(got * SECOND_NS), entitled_share=0.4)
+    assert looks.add(status).vgpus[0].is_short == is_short
+    status["vgpus"][0]["entitled_share"] = None
+    assert not after(1)[0].add(status).vgpus[0].is_short
 
 
 def test_a_curve_tells_nothing_from_not_known() -> None:
