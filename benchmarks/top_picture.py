@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FairGVError as error:
         print(error, file=sys.stderr)
         return 1
-    return app.run(headless=True, size=SIZE, auto_pilot=draw) or 0
+    app.run(headless=True, size=SIZE, auto_pilot=draw)
+    return app.return_code or 0
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ class _Vgpus(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Programs", key_display="Enter")]
 
 
-class Top(App[int]):
-    """Its result is the exit status."""
+class Top(App[None]):
+    """`return_code` is the exit status once it has run."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -119,14 +119,17 @@ class Top(App[int]):
         yield Static(id="said")
         yield Footer()
 
-    def on_mount(self) -> None:
-        """Signals end it as keys do: what Textual made of the terminal is undone."""
+    def on_load(self) -> None:
+        """Signals end it as keys do, from before anything is made of the terminal: all of that is undone."""
         for number, status in (
             (signal.SIGINT, 0),
             (signal.SIGTERM, 128 + signal.SIGTERM),
             (signal.SIGHUP, 128 + signal.SIGHUP),
         ):
             asyncio.get_running_loop().add_signal_handler(number, partial(self._end, status))
+
+    def on_mount(self) -> None:
+        """The first figures are there already."""
         self.query_one("#vgpus").focus()
         self.draw()
         self.set_interval(self._seconds, self.action_look)
@@ -138,7 +141,7 @@ class Top(App[int]):
 
     def _end(self, status: int) -> None:
         self._asker.end()
-        self.exit(status)
+        self.exit(return_code=status)
 
     def action_end(self) -> None:
         self._end(0)

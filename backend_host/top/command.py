@@ -58,7 +58,9 @@ def run(options: argparse.Namespace, connect: Callable[[], Connection]) -> int:
     figures = looks.add(asker.ask("status"))
     from backend_host.top.app import Top  # noqa: PLC0415 - Textual, which only the view needs
 
-    return Top(asker, looks, figures, options.seconds).run() or 0
+    view = Top(asker, looks, figures, options.seconds)
+    view.run()
+    return view.return_code or 0
 
 
 def _check_terminal() -> None:

@@ -94,7 +94,7 @@ def view_of(asker: Asker, looks: Looks, figures: Figures) -> Top:
     return Top(asker, looks, figures, 3600.0)
 
 
-Play = Callable[[Pilot[int], MadeUp], Awaitable[None]]
+Play = Callable[[Pilot[None], MadeUp], Awaitable[None]]
 
 
 def played(
@@ -112,14 +112,14 @@ def played(
     return asyncio.run(run())
 
 
-async def press(pilot: Pilot[int], *keys: str) -> None:
+async def press(pilot: Pilot[None], *keys: str) -> None:
     """Keys, and all that comes of them."""
     for key in keys:
         await pilot.press(key)
         await settle(pilot)
 
 
-async def settle(pilot: Pilot[int]) -> None:
+async def settle(pilot: Pilot[None]) -> None:
     """Until all questions are answered, and what they brought has gone from each widget up to the view. An answer may ask again."""
     app = pilot.app
     while True:
@@ -133,6 +133,6 @@ async def settle(pilot: Pilot[int]) -> None:
             return
 
 
-def lines_of(app: App[int]) -> list[str]:
+def lines_of(app: App[None]) -> list[str]:
     """The uppermost screen as text."""
     return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]

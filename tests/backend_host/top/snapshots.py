@@ -29,55 +29,55 @@ HAND_OVERS = [
 ]
 
 
-async def _vgpus(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _vgpus(pilot: Pilot[None], daemon: MadeUp) -> None:
     await press(pilot, "space", "down")
 
 
-async def _remarks(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _remarks(pilot: Pilot[None], daemon: MadeUp) -> None:
     daemon.remarks = {"late_ns": 250_000_000, "nr_expelled": 1, "expelled_for": "a record longer than the ring"}
     await press(pilot, "space")
 
 
-async def _question(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _question(pilot: Pilot[None], daemon: MadeUp) -> None:
     await press(pilot, "down", "plus", "plus")
 
 
-async def _refusal(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _refusal(pilot: Pilot[None], daemon: MadeUp) -> None:
     daemon.refusal = RefusedError("the vGPU vm2 belongs to another user; ask root to change it")
     await press(pilot, "plus", "y")
 
 
-async def _no_daemon(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _no_daemon(pilot: Pilot[None], daemon: MadeUp) -> None:
     daemon.fault = DaemonNotRunningError(
         "no daemon listens on /run/fairgv/control.sock; start one with: fairgv-host start"
     )
     await press(pilot, "space")
 
 
-async def _programs(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _programs(pilot: Pilot[None], daemon: MadeUp) -> None:
     await press(pilot, "enter")
 
 
-async def _hand_overs(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _hand_overs(pilot: Pilot[None], daemon: MadeUp) -> None:
     daemon.hand_overs = HAND_OVERS
     await press(pilot, "h")
 
 
-async def _help(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _help(pilot: Pilot[None], daemon: MadeUp) -> None:
     await press(pilot, "question_mark")
 
 
-async def _nothing(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _nothing(pilot: Pilot[None], daemon: MadeUp) -> None:
     daemon.names = ()
     await press(pilot, "space")
 
 
-async def _many(pilot: Pilot[int], daemon: MadeUp) -> None:
+async def _many(pilot: Pilot[None], daemon: MadeUp) -> None:
     daemon.names = tuple(f"a-machine-of-{nr}" for nr in range(60))
     await press(pilot, "space", "space", "s", "end")
 
 
-SCENES: Mapping[str, Callable[[Pilot[int], MadeUp], Awaitable[None]]] = {
+SCENES: Mapping[str, Callable[[Pilot[None], MadeUp], Awaitable[None]]] = {
     "vgpus": _vgpus,
     "remarks": _remarks,
     "question": _question,
