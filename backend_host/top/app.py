@@ -30,6 +30,8 @@ from backend_host.top.figures import ORDERS, Figures, Looks, Row, ordered
 
 _MOST_GPUS = _MOST_REMARKS = 4
 """Lines of each part, so that vGPUs have most of 24."""
+_PATIENCE = 3
+"""Looks without an answer before that is told."""
 
 
 class _Vgpus(OptionList):
@@ -105,6 +107,7 @@ class Top(App[None]):
         self._orders = list(ORDERS)
         self._rows: list[Row] = []
         self._is_asking = False
+        self._nr_skipped = 0
         self._is_stale = False
         self._hand_overs: Sequence[Message] | None = None
         self._hand_overs_of: int | None = None
@@ -149,12 +152,17 @@ class Top(App[None]):
     # What the daemon is asked, in threads.
 
     def action_look(self) -> None:
-        """Asks, unless it was asked and has not answered yet."""
-        if not self._is_asking:
-            self._is_asking = True
-            self._ask_status()
-            if self._hand_overs_of is not None:
-                self._ask_hand_overs(self._hand_overs_of)
+        """Asks, unless the answer to the look before is still to come."""
+        if self._is_asking:
+            self._nr_skipped += 1
+            if self._nr_skipped >= _PATIENCE:
+                self._be_stale(f"the daemon has not answered for {self._nr_skipped} looks")
+            return
+        self._is_asking = True
+        self._nr_skipped = 0
+        self._ask_status()
+        if self._hand_overs_of is not None:
+            self._ask_hand_overs(self._hand_overs_of)
 
     @work(thread=True, group="status")
     def _ask_status(self) -> None:
@@ -191,10 +199,14 @@ class Top(App[None]):
 
     @on(Missed)
     def missed(self, event: Missed) -> None:
-        """The figures stay, and are said to be old."""
+        """It is asked again at the next look."""
         self._is_asking = False
+        self._be_stale(f"{event.error}")
+
+    def _be_stale(self, why: str) -> None:
+        """The figures stay, and are said to be old."""
         self._is_stale = True
-        self.say(f"{event.error}. These are its last figures; it is asked again and again", is_error=True)
+        self.say(f"{why}. These are its last figures; it is asked again and again", is_error=True)
         self.draw()
 
     @on(Said)

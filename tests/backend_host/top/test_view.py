@@ -223,10 +223,13 @@ def test_a_slow_answer_blocks_no_key(tmp_path: Path) -> None:
         asker = Asker(lambda: Connection(tmp_path / "control.sock"))
         app = view_of(asker, *after(1))
         async with app.run_test() as pilot:
-            await pilot.press("space", "space", "s")
+            await pilot.press("space", "space", "space", "s")
             while not questions:
                 await asyncio.sleep(0.01)
-            await pilot.press("space", "down", "q")
+            await pilot.press("space", "down")
+            while not said(app).startswith("the daemon has not answered for 3 looks"):
+                await asyncio.sleep(0.01)
+            await pilot.press("q")
         return app.return_code
 
     server = Server(tmp_path / "control.sock", answer)
