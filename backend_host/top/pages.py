@@ -39,7 +39,7 @@ class Page(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
-            frame.border_title = Text(f"{self._title}; Esc goes back")
+            frame.border_title = tables.printable(f"{self._title}; Esc goes back")
             if self._head:
                 yield Static(Text(self._head, "bold", no_wrap=True))
             with VerticalScroll() as scroll:
