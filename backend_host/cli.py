@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend_host import config_commands, hand_overs, output, tables, top
+from backend_host import config_commands, hand_overs, output, tables
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
@@ -25,6 +25,7 @@ from backend_host.launching import start_in_background, wait_for_end
 from backend_host.service.commands import add_commands
 from backend_host.sizes import size_argument
 from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
+from backend_host.top import command as top
 from backend_host.walls.settings import WALLS
 from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
@@ -311,8 +312,7 @@ def _devices(options: argparse.Namespace) -> int:
 
 
 def _top(options: argparse.Namespace) -> int:
-    with _connect(options) as connection:
-        return top.run(lambda: connection.ask("status"), options.seconds)
+    return top.run(options, lambda: _connect(options))
 
 
 def _grants(options: argparse.Namespace) -> int:

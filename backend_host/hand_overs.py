@@ -34,7 +34,7 @@ def lines(page: ControlPage, nr: int) -> str:
         for vgpu in (each.from_vgpu, each.to_vgpu)
         if vgpu is not None
     }
-    return "\n".join(_line(_told(each, names)) for each in page.hand_overs()[-nr:])
+    return "\n".join(line(_told(each, names)) for each in page.hand_overs()[-nr:])
 
 
 def _told(each: HandOver, names: Mapping[int, str]) -> Message:
@@ -52,7 +52,8 @@ def _told(each: HandOver, names: Mapping[int, str]) -> Message:
     }
 
 
-def _line(told: Message) -> str:
+def line(told: Message) -> str:
+    """One of an answer, for people, below HEAD."""
     seconds = f"{told['at_ns'] / 1e9:.6f}"
     gap = NOBODY if told["gap_ns"] is None else format_time(told["gap_ns"])
     names = f"{_name(told['from']):<14}  {_name(told['to']):<14}"
@@ -85,7 +86,7 @@ def show(ask: Callable[[int], Message], *, is_followed: bool, is_json: bool) -> 
     if not is_json:
         say(HEAD, is_flushed=is_followed)
     for told in _followed(ask) if is_followed else ask(0)["hand_overs"]:
-        say(json.dumps(told) if is_json else _line(told), is_flushed=is_followed)
+        say(json.dumps(told) if is_json else line(told), is_flushed=is_followed)
 
 
 def _followed(ask: Callable[[int], Message]) -> Iterator[Message]:

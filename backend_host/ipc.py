@@ -84,6 +84,11 @@ class Connection:
         while self._received:
             os.close(self._received.pop())
 
+    def abandon(self) -> None:
+        """From another thread: who waits for an answer is told at once that there is none."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def ask(self, operation: str, **arguments: object) -> Message:
         """One request, one answer. A descriptor that came with it is in `fd`, and the caller's."""
         line = b""

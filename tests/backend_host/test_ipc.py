@@ -100,3 +100,29 @@ def test_a_stale_socket_is_replaced_and_a_live_one_is_not(path: Path, peer: Peer
     with Connection(stale) as connection:
         assert "echo" in connection.ask("hello")
     server.stop()
+
+
+def test_who_waits_for_an_answer_is_told_that_there_is_none(tmp_path: Path) -> None:
+    is_asked, is_over = threading.Event(), threading.Event()
+
+    def answer(session: Session, request: Message) -> Message:
+        is_asked.set()
+        is_over.wait()
+        return {}
+
+    server = Server(tmp_path / "control.sock", answer)
+    server.start()
+    connection = Connection(tmp_path / "control.sock")
+
+    def abandon() -> None:
+        is_asked.wait()
+        connection.abandon()
+
+    other = threading.Thread(target=abandon)
+    other.start()
+    with connection, pytest.raises(DaemonNotRunningError):
+        connection.ask("wait")
+    connection.abandon()  # nobody waits any more
+    other.join()
+    is_over.set()
+    server.stop()
