@@ -127,7 +127,8 @@ def test_who_follows_sees_each_one_as_it_comes(host: Host) -> None:
     numbers = [each["sequence"] for each in followed]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     for each, following in itertools.pairwise(followed):
-        assert each["gap_ns"] is not None or each["to"] is None or following["why"] in ("unused", "idle")
+        is_told = each["gap_ns"] is not None or each["to"] is None or following["why"] in ("unused", "idle")
+        assert is_told, f"{each}, {following} of {followed}"
 
 
 def test_a_gpu_that_is_not_there(host: Host) -> None:
