@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 13u
+#define FGW_CONTROL_VERSION 14u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
