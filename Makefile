@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 STAMP := build/.setup
 FRAMEWORKS := build/.frameworks
 BROWSER := build/.browser
+SITE := build/.site
 
-.PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package man clean
+.PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package man docs clean
 
 setup: packages $(STAMP) build
 
@@ -29,6 +30,11 @@ $(FRAMEWORKS): $(STAMP)
 # Those that tests look at the page of docs/web.md with; where they cannot be had, those tests are skipped and say so.
 $(BROWSER): $(STAMP)
 	@.ci/packages browser && $(BIN)/python -m pip install -q -e '.[browser]' && touch $(BROWSER) || echo "make: no browser, and its tests are skipped" >&2
+
+# What makes the site of docs/, which nothing else needs.
+$(SITE): $(STAMP)
+	@$(BIN)/python -m pip install -q -e '.[docs]'
+	@touch $(SITE)
 
 # Everything native: the guest library, the software device, the modules that Python loads.
 build: $(STAMP)
@@ -95,6 +101,12 @@ guest-package:
 # Manual pages and completions, made from the commands' parsers: build/man and build/completions.
 man: build
 	@$(BIN)/python -m manual build
+
+# The pages as a site, for reading without a network, too: build/site/index.html. Broken links end it. The variable leaves out a notice: the theme
+# gets fixes until May 2027, and its successor, Zensical, reads the same mkdocs.yml.
+docs: build $(SITE)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 # C that is written by hand; what is generated is formatted by its generator.
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \

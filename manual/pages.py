@@ -18,7 +18,7 @@ from manual.commands import Command, below
 TITLE = "FairGV"
 _OURS = re.compile(r"\.(TH|SH|SS|TP|PP|B|RS|RE|nf|fi)\b|\.$")
 """Lines that are meant as requests. Another one that looks like a request is text."""
-_ABOUT_FILE = f"""\
+ABOUT_FILE = f"""\
 The configuration of FairGV's daemon, a file in TOML. fairgv-host start reads {SYSTEM_FILE} if it is there, or the file that --config
 names. Options of the command win over the file, and what neither says is as below.
 
@@ -53,7 +53,7 @@ def of_configuration() -> str:
         ".SH NAME",
         escaped("fairgv.toml - configuration of FairGV's daemon"),
         ".SH DESCRIPTION",
-        text(_ABOUT_FILE),
+        text(ABOUT_FILE),
         ".SH KEYS",
         *(_entry(key) for key in keys if not key.table),
     ]
@@ -82,12 +82,13 @@ memory = "8G"
 def _entry(key: Key) -> str:
     """Of one key: name, kind and default in the first line, then what it means and what it may be."""
     head = rf"\fB{escaped(key.name)}\fR ({escaped(key.kind)}; default {escaped(key.default)})"
-    meaning = re.sub(r"`([^`]+)`", r"\\fB\1\\fR", escaped(_sentence(key.meaning)))
+    meaning = re.sub(r"`([^`]+)`", r"\\fB\1\\fR", escaped(sentence(key.meaning)))
     allowed = [escaped(f"Allowed: {key.allowed}.")] if key.allowed else []
     return "\n".join([".TP", head, meaning, *allowed])
 
 
-def _sentence(words: str) -> str:
+def sentence(words: str) -> str:
+    """With a capital and a full stop."""
     return f"{words[0].upper()}{words[1:].rstrip('.')}."
 
 
