@@ -24,7 +24,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _index() -> str:
-    rows = [(f"[{command.name}]({command.name}.md)", f"{command.summary}") for command in COMMANDS]
+    rows = [(f"[{command.name}]({command.name}.md)", command.summary) for command in COMMANDS]
     rows += [
         ("[fairgv.toml](configuration.md)", "every key of the configuration"),
         ("[metrics](../metrics.md#all-of-them)", "every metric that Prometheus is told"),
@@ -50,7 +50,7 @@ def _section(parser: argparse.ArgumentParser, summary: str, depth: int) -> Itera
         if isinstance(action, argparse._SubParsersAction):
             told = {each.dest: sentence(each.help or each.dest) for each in action._choices_actions}
             for name, below in action.choices.items():
-                yield from (f"{'#' * min(depth + 1, 6)} {below.prog}", "")
+                yield f"{'#' * min(depth + 1, 6)} {below.prog}"
                 yield from _section(below, told[name], depth + 1)
 
 
