@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from backend_host.demo import PLANS, STATE_PREFIX
+from backend_host.demo.acts import STATE_PREFIX
+from backend_host.demo.programs import PLANS
 from backend_host.vm.region_file import SHARED_MEMORY_FOLDER, region_name, region_path
 from tests.children import running
 from tests.end_to_end.host import wait_until
