@@ -45,10 +45,14 @@ class Reading:
 
 
 class PrivateDaemon:
-    """A fairgv-host of our own in the foreground, so that it is our child from the first moment on. A context manager."""
+    """A fairgv-host of our own in the foreground, so that it is our child from the first moment on. A context manager.
 
-    def __init__(self, state_dir: Path, libvirt_uri: str) -> None:
+    `web` is the address of the page for operators, if it is to serve that.
+    """
+
+    def __init__(self, state_dir: Path, libvirt_uri: str, web: str = "") -> None:
         self._state_dir = state_dir
+        self._web = web
         self._config = state_dir / "config.toml"
         self._log = state_dir / "daemon.log"
         self._libvirt_uri = libvirt_uri
@@ -57,7 +61,8 @@ class PrivateDaemon:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._config.write_text(f"libvirt_uri = {json.dumps(self._libvirt_uri)}\n")
+        settings = {"libvirt_uri": self._libvirt_uri, "web": self._web}
+        self._config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
         command = [sys.executable, "-m", "backend_host.cli", "--state-dir", str(self._state_dir), "start"]
         try:
             with self._log.open("wb") as log:

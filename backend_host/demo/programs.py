@@ -12,7 +12,7 @@ from backend_host.vm.guest_output import CommandResult
 
 CAPTION = (
     "calls: requests that left the guest; round trips: those it waited for; share: of the GPU time in this table. "
-    "The programs are short and seldom wait for each other, so shares follow their work here, not the weights."
+    "The programs are short and seldom wait for each other, so shares follow their work here; what weights do comes next."
 )
 
 
