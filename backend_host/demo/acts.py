@@ -72,7 +72,8 @@ class Demo:
                 folder.mkdir(mode=0o755)
                 libvirt.hand_over(folder)
                 commands = [GuestCommand(name, PROGRAM_FOLDER / name) for name in plan.programs]
-                commands.append(endless.command(GUESTS_LIMIT_S + 2 * sum(self._seconds) + END_LIMIT_S))
+                limit_s = GUESTS_LIMIT_S + 2 * sum(self._seconds) + END_LIMIT_S
+                commands.append(endless.command(device["kind"], limit_s))
                 files = {PurePosixPath(GUEST_LIBRARY_PATH): GUEST_LIBRARY, **endless.FILES}
                 image = build_image(folder, commands, files)
                 guests.append(stack.enter_context(Guest(libvirt, plan.name, image, choice)))

@@ -1,14 +1,15 @@
 """A program without end in each machine, for the part of the demo that shows shares: `endless` of benchmarks/programs, by its head.
 
-Its kernels are of seconds, and large: they go in parts on the host, and between two parts the GPU is handed on. A guest is asked once for
-each kernel. So its share does not hang on how soon its CPU runs, and that may be late: two emulated guests, and a device that is software, want
-the same few cores. A program that queues short kernels and waits for them needs its CPU each time that its queue is empty. If it comes late the
-GPU is the other's meanwhile, as the rules have it, and the shares tell of the cores.
+Its kernels are of ten seconds, and large: they go in parts on the host, and between two parts the GPU is handed on. A guest is asked once for
+each kernel. So its share does not hang on how soon its CPU runs, and that may be late: two emulated guests, and a device that is software,
+want the same few cores. A program that queues short kernels and waits for them needs its CPU each time that its queue is empty. If it comes
+late the GPU is the other's meanwhile, as the rules have it, and the shares tell of the cores.
 
-Its blocks are short. softgpu needs some us for one, an H200 some ns. On either a kernel has more blocks than a launch needs to go in parts
-(docs/slicing.md), and less than 2**31.
+A launch goes in parts from 360000 blocks on (docs/slicing.md). A GPU runs so many of the program's own blocks in a moment. softgpu does not,
+so its blocks have fewer rounds: some us each.
 
-Wrong when: a device is so much faster that it would have more. The program says so then, and ends.
+Wrong when: softgpu's cores are so busy, as the program measures what a kernel may be, that one has fewer blocks. It goes whole then, and
+shares of a few seconds are coarse.
 """
 
 import shlex
@@ -22,12 +23,14 @@ from backend_host.vm.initramfs import PROGRAM_FOLDER, GuestCommand
 PROGRAM = PACKAGE_ROOT / "build/benchmarks/endless"
 FILES: Mapping[PurePosixPath, Path] = {PROGRAM_FOLDER / PROGRAM.name: PROGRAM}
 """What the guest's image must have besides."""
-_OPTIONS = ("--together", "--kernel-seconds", "5", "--rounds", "50")
+_OPTIONS = ("--together",)
+_OPTIONS_SOFT = ("--rounds", "10")
 
 
-def command(limit_s: int) -> GuestCommand:
+def command(device_kind: str, limit_s: int) -> GuestCommand:
     """The last one of a guest: it is told on the console when to end."""
-    line = shlex.join([str(PROGRAM_FOLDER / PROGRAM.name), *_OPTIONS])
+    options = [*_OPTIONS, *(_OPTIONS_SOFT if device_kind == "soft" else ())]
+    line = shlex.join([str(PROGRAM_FOLDER / PROGRAM.name), *options])
     return GuestCommand(
         PROGRAM.name, None, ("/bin/busybox", "sh", "-c", f"exec {line} </dev/console"), timeout_s=limit_s
     )
