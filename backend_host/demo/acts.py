@@ -129,7 +129,7 @@ class Demo:
 
     def _share(self, daemon: PrivateDaemon, guests: list[Guest], ways: Sequence[str], on_news: NewsCallback) -> bool:
         """Two stretches with a change in between; whether the programs ended well. What the shares were is told, and no matter of success."""
-        self._say("both machines compute without end now; to look on from another terminal:")
+        self._say("both machines compute without end; to look on meanwhile:")
         for way in ways:
             self._console.print(f"{'':10}{way}", markup=False, highlight=False, soft_wrap=True)
         try:
