@@ -44,6 +44,7 @@ build: $(STAMP)
 	@$(BIN)/python -m backend_host.worker.build_ffi
 	@$(BIN)/python -m tests.programs.build
 	@$(BIN)/python -m tests.conformance.build >/dev/null
+	@$(BIN)/python -m benchmarks.build endless >/dev/null
 
 demo: setup
 	@$(BIN)/python -m backend_host.demo

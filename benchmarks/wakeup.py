@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from backend_host.config import PACKAGE_ROOT
-from backend_host.demo import PrivateDaemon
+from backend_host.demo.daemon import PrivateDaemon
 from backend_host.errors import FairGVError
 from backend_host.vm.accelerator import AcceleratorChoice, choose_accelerator
 from backend_host.vm.guest import Guest, follow_guests

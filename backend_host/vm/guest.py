@@ -54,6 +54,8 @@ _DOMAIN = """\
 </domain>
 """
 
+News = tuple[Progress, int]
+"""What a guest told, with its command's number."""
 NewsCallback = Callable[["Guest", Progress, int], None]
 
 
@@ -151,7 +153,7 @@ class Guest:
         except TimeoutError as error:
             raise VmError(f"QEMU of {self.name} does not connect to its console {self._console_path}") from error
 
-    def receive(self) -> list[tuple[Progress, int]] | None:
+    def receive(self) -> list[News] | None:
         """Reads what is there; None once QEMU has ended."""
         assert self._console is not None
         data = self._console.recv(65536)
@@ -177,11 +179,11 @@ def follow_guests(
     limit_s: float,
     on_news: NewsCallback = lambda *_news: None,
     *,
-    until: tuple[Progress, int] | None = None,
+    until: Callable[[Guest, Sequence[News]], bool] = lambda *_said: False,
 ) -> None:
-    """Reads the consoles of started guests until each has ended, or told `until`. Raises VmError after `limit_s`.
+    """Reads the consoles of started guests until each has ended, or `until` is true of it. Raises VmError after `limit_s`.
 
-    `until` is a piece of news with its command's number, for example (Progress.ENDED, 0).
+    `until` is asked whenever a guest has said something, with the news in that.
     """
     deadline = time.monotonic() + limit_s
     waiting = {guest.fileno(): guest for guest in guests}
@@ -198,6 +200,6 @@ def follow_guests(
                 news = guest.receive()
                 for progress, number in news or ():
                     on_news(guest, progress, number)
-                if news is None or until in news:
+                if news is None or until(guest, news):
                     selector.unregister(key.fd)
                     del waiting[key.fd]

@@ -167,7 +167,8 @@ def machines(
                 settings = {"weight": weight, "memory_bytes": 0, "region_bytes": REGION_BYTES}
                 connection.ask("attach", domain=guest.name, has_doorbell=has_doorbell, **settings)
                 guest.start()
-        follow_guests(guests, BOOT_LIMIT_S, until=(Progress.BEGUN, len(guests[0].image.commands) - 1))
+        begun = (Progress.BEGUN, len(guests[0].image.commands) - 1)
+        follow_guests(guests, BOOT_LIMIT_S, until=lambda _, news: begun in news)
         for guest in guests:
             # The shell's first line may have come together with the news that it has begun.
             MachineRunning(guest, token, f"the shell of {guest.name}", nr_read=0).finish(BOOT_LIMIT_S)

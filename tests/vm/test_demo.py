@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from backend_host.demo import PLANS, STATE_PREFIX
+from backend_host.demo.acts import STATE_PREFIX
+from backend_host.demo.programs import PLANS
 from backend_host.vm.region_file import SHARED_MEMORY_FOLDER, region_name, region_path
 from tests.children import running
 from tests.end_to_end.host import wait_until
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(400)]
 
-COMMAND = [sys.executable, "-m", "backend_host.demo"]
+COMMAND = [sys.executable, "-m", "backend_host.demo", "--seconds", "3"]
 
 
 @pytest.fixture
@@ -87,11 +88,21 @@ def test_every_verdict_is_pass(folder: Path) -> None:
             row = re.search(rf"{plan.name} *│ {re.escape(program)} *│ PASS *│ *(\d+) │ *(\d+) │ .* │ *\d+% │", answer)
             assert row is not None, answer
             assert 0 < int(row[2]) <= int(row[1])
+        assert f"{plan.name}: endless: PASS" in answer
+    for weights, dues in (("1:2", ("33.3%", "66.7%")), ("4:2", ("66.7%", "33.3%"))):
+        found = re.search(
+            rf"│ {weights}, \d+ s +│ vm-one +│ +(\S+)% │ +(\S+) │.*\n│ +│ vm-two +│ +(\S+)% │ +(\S+) │", answer
+        )
+        assert found is not None, answer
+        assert (found[2], found[4]) == dues
+        assert float(found[1]) + float(found[3]) == pytest.approx(100, abs=0.11)
+        assert f"(due {dues[0]}), vm-two got" in answer
+    assert "of what was due to it, the worse-off VM got" in answer
     traces.assert_none()
 
 
 @pytest.mark.parametrize(
-    ("line", "nr_regions"), [("a libvirtd of our own runs", 0), ("vm-two: defined", 2), ("vm-one: booted", 2)]
+    ("line", "nr_regions"), [("a libvirtd of our own runs", 0), ("vm-two: defined", 2), ("vm-one got", 2)]
 )
 def test_interrupt_leaves_nothing(folder: Path, line: str, nr_regions: int) -> None:
     traces = Traces(folder)

@@ -76,7 +76,7 @@ def is_hot_pluggable(guest: Guest) -> bool:
 
 
 def follow(guest: Guest, progress: Progress, number: int) -> None:
-    follow_guests([guest], BOOT_LIMIT_S, until=(progress, number))
+    follow_guests([guest], BOOT_LIMIT_S, until=lambda _, news: (progress, number) in news)
 
 
 def is_alive(pid: int) -> bool:
