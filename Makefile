@@ -8,11 +8,13 @@ FRAMEWORKS := build/.frameworks
 BROWSER := build/.browser
 SITE := build/.site
 
-.PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package man docs clean
+.PHONY: setup needs build demo test stress faults attacks soak fuzz test-gpu test-qemu test-packages \
+        check format generate bench guest-package packages man docs clean
 
-setup: packages $(STAMP) build
+setup: needs $(STAMP) build
 
-packages:
+# Of the distribution.
+needs:
 	@.ci/packages
 
 $(STAMP): pyproject.toml
@@ -51,7 +53,7 @@ demo: setup
 
 # What fails runs once more, alone; tests/gate.py tells what that means.
 test: setup $(FRAMEWORKS) $(BROWSER)
-	@$(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu and not package' -n 3 --dist loadfile --no-loadscope-reorder
 
 # What is about time and processes, again and again beside two busy ones; how often each fails comes last.
 TIMES ?= 20
@@ -89,6 +91,10 @@ test-qemu: setup
 	@qemu_patches/build
 	@$(BIN)/python -m pytest -q -m qemu tests/qemu
 
+# Makes the packages of docs/install.md, looks at what is in them, and starts the host's: minutes. As root, or nothing is started.
+test-packages: packages
+	@$(BIN)/python -m pytest -q -m package tests/packaging
+
 # The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
 DEVICE ?= auto
 bench: build
@@ -99,7 +105,13 @@ guest-package:
 	@$(MAKE) -s -C frontend_guest
 	@frontend_guest/package/build build/guest build/package
 
-# Manual pages and completions, made from the commands' parsers: build/man and build/completions.
+# The .deb of hosts and that of guests, for the distribution that this runs on: build/packages.
+packages: setup
+	@.ci/packages deb
+	@frontend_guest/package/build build/guest build/packages
+	@$(BIN)/python packaging/debian/build.py build/packages
+
+# Manual pages, completions and a configuration, made from the commands' parsers: build/man, build/completions and build/config.toml.
 man: build
 	@$(BIN)/python -m manual build
 

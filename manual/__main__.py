@@ -1,4 +1,5 @@
-"""`python -m manual [FOLDER]`: writes manual pages into FOLDER/man and completions into FOLDER/completions; FOLDER is build."""
+"""`python -m manual [FOLDER]`: writes manual pages into FOLDER/man, completions into FOLDER/completions, and FOLDER/config.toml; FOLDER is
+build."""
 
 import os
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from manual.commands import COMMANDS
 from manual.completions import SHELLS, completion
+from manual.config_file import config_file
 from manual.pages import of_command, of_configuration
 
 
@@ -17,6 +19,7 @@ def files() -> Iterator[tuple[str, str]]:
         for shell, name in SHELLS.items():
             yield f"completions/{shell}/{name.format(command.name)}", completion(command, shell)
     yield "man/man5/fairgv.toml.5", of_configuration()
+    yield "config.toml", config_file()
 
 
 def main(folder: Path) -> int:

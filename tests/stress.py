@@ -73,7 +73,7 @@ class Round:
         Ctrl-C would reach it, too, and a second one, by us, would keep it from taking down what its tests have set up. What fails from then on
         may fail for that."""
         options = ("-p", "tests.outcomes", "--outcomes", str(self.outcomes), "-p", "no:cacheprovider", "-v")
-        command = [sys.executable, "-m", "pytest", *options, "-m", "not gpu and not qemu", *tests]
+        command = [sys.executable, "-m", "pytest", *options, "-m", "not gpu and not qemu and not package", *tests]
         with (
             self.output.open("w") as output,
             subprocess.Popen(
