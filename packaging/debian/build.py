@@ -95,7 +95,7 @@ def distribution_python() -> str:
 
 
 def date_of_sources() -> str:
-    """Seconds since 1970; the same sources give the same bytes."""
+    """Seconds since 1970, of the newest commit: what files and pages have for a time."""
     done = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "0"
 
