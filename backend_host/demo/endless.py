@@ -3,7 +3,8 @@
 Its kernels are of ten seconds, and large: they go in parts on the host, and between two parts the GPU is handed on. A guest is asked once for
 each kernel. So its share does not hang on how soon its CPU runs, and that may be late: two emulated guests, and a device that is software,
 want the same few cores. A program that queues short kernels and waits for them needs its CPU each time that its queue is empty. If it comes
-late the GPU is the other's meanwhile, as the rules have it, and the shares tell of the cores.
+late the GPU is the other's meanwhile, as the rules have it, and the shares tell of the cores. Beside two busy processes on two cores these
+kernels gave min-max ratios of 0.99 and 1.00, and rows of 64 kernels of 5 ms 0.98.
 
 A launch goes in parts from 360000 blocks on (docs/slicing.md). A GPU runs so many of the program's own blocks in a moment. softgpu does not,
 so its blocks have fewer rounds: some us each.

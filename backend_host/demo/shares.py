@@ -28,8 +28,8 @@ from backend_host.top.figures import Row
 FAIR = 0.9
 """A ratio from here on says that shares follow the weights. A stretch of seconds begins and ends within somebody's turn."""
 _LEAST_BAR, _MOST_BAR = 10, 40
-_BESIDE_BAR = 41
-"""Cells of a line of bars that are none, with a name of six letters."""
+_BESIDE_BAR = 43
+"""Cells of a line that the bar has not, with a name of six letters. Three stay free: a terminal writes ^C there, which must not wrap."""
 
 
 @dataclass(frozen=True)
