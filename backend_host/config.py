@@ -83,6 +83,9 @@ class Config:
     preemption: str = "withdraw"
     """What becomes of a kernel that outlives its turn, where the GPU preempts: withdraw (it is taken off the GPU until its turn comes again,
     where the driver lets its owner do that), driver (it shares the GPU with the next one, by the driver's time slices); docs/slicing.md."""
+    memory: str = "span"
+    """Where linear memory of programs lies on the device: span (at addresses that the program proposes), driver (where the driver puts it);
+    docs/memory.md."""
     watchdog_s: int = BY_DEVICE
     """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never; -1: 10 s on a
     device that cannot preempt, where others get nothing meanwhile, 300 s on one that can."""
@@ -154,6 +157,7 @@ class Config:
 
 SLICING_MODES = ("off", "boxes", "persistent")
 PREEMPTIONS = ("withdraw", "driver")
+MEMORIES = ("span", "driver")
 MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
@@ -205,6 +209,7 @@ RULES: Mapping[str, Rule] = {
     "slicing_least_blocks": _from_to(0, _MOST),
     "slicing_part_us": _from_to(0, _MOST),
     "preemption": _one_of(PREEMPTIONS),
+    "memory": _one_of(MEMORIES),
     "watchdog_s": _from_to(BY_DEVICE, _MOST, f"from 0, for never, to {_MOST}, or {BY_DEVICE} for the device's own"),
     "coscheduling": _one_of(COSCHEDULING),
     "adopt": _one_of(ADOPTIONS),

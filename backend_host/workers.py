@@ -128,12 +128,14 @@ class Workers:
         nr_warm: int,
         slicing: Mapping[str, int] | None = None,
         costs: Mapping[str, int] | None = None,
+        memory: str = "span",
     ) -> None:
         self._page = page
         self._start = start
         self._nr_warm = nr_warm
         self._slicing = dict(slicing or {})
         self._costs = dict(costs or {})
+        self._memory = memory
         self._lock = threading.Lock()
         self._warm: list[WorkerProcess] = []
         self._all: set[WorkerProcess] = set()
@@ -194,6 +196,7 @@ class Workers:
             "device": self._start.ordinal,
             "slicing": self._slicing,
             "costs": self._costs,
+            "memory": self._memory,
         }
         with worker.kept() as is_there:
             if not is_there:

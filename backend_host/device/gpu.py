@@ -208,7 +208,12 @@ def serving(
         budgets = Budgets(config.quota_max_ms * 1_000_000) if config.quota == "bursts" else None
         keeper = GrantKeeper(page, make_policy(config.policy), budgets)
         workers = Workers(
-            page, start, config.nr_warm_workers, slicing_settings(config, preempts=device.preempts), device.costs
+            page,
+            start,
+            config.nr_warm_workers,
+            slicing_settings(config, preempts=device.preempts),
+            device.costs,
+            config.memory,
         )
         workers.start()
         stack.callback(workers.stop)

@@ -50,6 +50,7 @@ HEADERS = (
     "client/taken.h",
     "client/attach.h",
     "calls/image_memory.h",
+    "calls/span.h",
     "loop/face.h",
     "parts/grid.h",
     "parts/state.h",

@@ -145,6 +145,7 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     lib.fgw_worker_set_needs(worker, lib.fgv_image_needs)
     costs = message.get("costs", {})
     lib.fgw_worker_set_costs(worker, int(costs.get("context_bytes", 0)), int(costs.get("stream_bytes", 0)))
+    lib.fgw_worker_set_span(worker, message.get("memory") == "span")
     settings = ffi.new("struct fgw_slicing_settings *", message.get("slicing", {}))
     callbacks = (lib.fgv_variants_keep, lib.fgv_variants_forget, lib.fgv_variants_read, lib.fgv_variants_go_on)
     lib.fgw_worker_set_slicing(worker, settings, ffi.new("struct fgw_variant_maker *", callbacks))

@@ -1,10 +1,12 @@
 /* Allocating device memory: small pieces out of slabs, all else by the host. */
 #include "call/call.h"
+#include "call/device.h"
 #include "context/capture_rules.h"
+#include "context/context.h"
 #include "cuda_api/prototypes.h"
-#include "generated/hooks.h"
 #include "memory/ranges.h"
 #include "memory/slabs.h"
+#include "memory/span.h"
 
 static CUresult ask_host(uint64_t *address, size_t bytes)
 {
@@ -26,6 +28,10 @@ static CUresult ask_host(uint64_t *address, size_t bytes)
 static CUresult take_device(uint64_t *address, size_t bytes, uint64_t *place)
 {
     *place = 0;
+    CUresult opened = fgv_span_open();
+    if (opened != CUDA_SUCCESS) {
+        return opened;
+    }
     if (bytes != 0 && bytes <= FGV_SLAB_MOST_BYTES) {
         CUresult result = fgv_call_healthy();
         result = result == CUDA_SUCCESS ? fgv_slab_allocate(bytes, address, place) : result;
@@ -76,11 +82,28 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     return result;
 }
 
-void fgv_after_cuMemAllocPitch_v2(CUresult result, CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
-                                  size_t Height, unsigned int ElementSizeBytes)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+                            unsigned int ElementSizeBytes)
 {
-    (void)result;
-    (void)WidthInBytes;
-    (void)ElementSizeBytes;
-    fgv_memory_enter(*dptr, *pPitch * Height, FGV_MEMORY_DEVICE, 0, 0);
+    struct fgv_context *context;
+    size_t with_padding, bytes;
+    if (!pPitch || WidthInBytes == 0 || Height == 0 ||
+        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fgv_context_current(&context);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    const size_t row_bytes =
+        (size_t)fgv_device_facts(context->ordinal)->attributes[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT];
+    if (__builtin_add_overflow(WidthInBytes, row_bytes - 1, &with_padding) ||
+        __builtin_mul_overflow(with_padding / row_bytes * row_bytes, Height, &bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = cuMemAlloc_v2(dptr, bytes);
+    if (result == CUDA_SUCCESS) {
+        *pPitch = with_padding / row_bytes * row_bytes;
+    }
+    return result;
 }

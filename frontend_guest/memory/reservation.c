@@ -5,7 +5,6 @@
  */
 #include "memory/reservation.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 
 #include "call/call.h"
 #include "cuda_api/prototypes.h"
+#include "memory/guard.h"
 #include "region/client.h"
 
 #define MAX_TRIES      8u
@@ -56,22 +56,6 @@ static CUresult give_addresses(uint64_t address, uint64_t bytes)
     return fgv_call_wait(&call, NULL, 0);
 }
 
-enum guard { GUARDED, UNGUARDED, TAKEN };
-
-static enum guard guard(uint64_t address, uint64_t bytes)
-{
-    void *wanted = (void *)(uintptr_t)address;
-    void *at = mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (at == wanted) {
-        return GUARDED;
-    }
-    if (at == MAP_FAILED) {
-        return errno == EEXIST ? TAKEN : UNGUARDED; /* the system has limits on address space: do without */
-    }
-    munmap(at, bytes); /* a kernel that does not know MAP_FIXED_NOREPLACE put it elsewhere */
-    return TAKEN;
-}
-
 /* Where there is room here, as a wish to the host; 0: nowhere. */
 static uint64_t room_here(uint64_t bytes, uint64_t alignment)
 {
@@ -97,9 +81,9 @@ static CUresult reserve(struct reservation *made, uint64_t alignment, uint64_t w
         if (result != CUDA_SUCCESS) {
             break;
         }
-        enum guard found = guard(made->address, made->bytes);
-        made->is_guarded = found == GUARDED;
-        if (found != TAKEN) {
+        enum fgv_guard found = fgv_guard(made->address, made->bytes);
+        made->is_guarded = found == FGV_GUARDED;
+        if (found != FGV_TAKEN) {
             break;
         }
         unfit[nr_unfit++] = made->address;

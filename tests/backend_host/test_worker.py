@@ -219,8 +219,6 @@ def test_quota(host: Host) -> None:
         assert (info.free, info.total) == (1 << 20, 1 << 20)
         address = guest.ok("cuMemAlloc_v2", bytesize=600_000).dptr
         assert guest.call("cuMemAlloc_v2", bytesize=600_000).result == OUT_OF_MEMORY
-        overflow = guest.call("cuMemAllocPitch_v2", WidthInBytes=2**63, Height=4, ElementSizeBytes=4)
-        assert overflow.result == INVALID_VALUE
         assert guest.ok("cuMemGetInfo_v2").free == (1 << 20) - 600_000
         guest.ok("cuMemFree_v2", dptr=address)
         guest.ok("cuMemAlloc_v2", bytesize=600_000)

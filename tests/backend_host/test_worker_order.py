@@ -212,18 +212,6 @@ def test_an_error_of_a_launch_is_told_by_the_next_synchronisation(
     assert guest.call(call, **fields).result == 0
 
 
-def test_what_a_pitch_adds_is_counted(host: Host, region: Region) -> None:
-    served = Served(host, region, quota_bytes=1 << 20)
-    guest = served.primary()
-    shape: dict[str, Any] = {"WidthInBytes": 4, "Height": 4096, "ElementSizeBytes": 4}
-    assert guest.call("cuMemAllocPitch_v2", **shape).result == OUT_OF_MEMORY, "16 KiB of use in 2 MiB of rows"
-    fitting = guest.ok("cuMemAllocPitch_v2", **{**shape, "Height": 512})
-    assert guest.ok("cuMemGetInfo_v2").free == (1 << 20) - 512 * fitting.pPitch
-    guest.ok("cuMemFree_v2", dptr=fitting.dptr)
-    assert guest.ok("cuMemGetInfo_v2").free == 1 << 20
-    guest.close()
-
-
 def test_a_client_that_closes_pays_for_what_it_started(host: Host, region: Region) -> None:
     served = Served(host, region)
     kernels = Kernels(served.primary())

@@ -229,15 +229,15 @@ def test_twins_use_the_stream_of_the_thread(device: ctypes.CDLL) -> None:
 
 
 def test_a_reply_comes_back_through_both_halves(device: ctypes.CDLL, loopback: ctypes.CDLL) -> None:
-    address, pitch, some = ctypes.c_uint64(0), ctypes.c_size_t(0), ctypes.c_size_t
-    assert loopback.cuMemAllocPitch_v2(ctypes.byref(address), ctypes.byref(pitch), some(0x123456789AB), some(7), 4) == 0
-    assert _journal(device) == "cuMemAllocPitch_v2(123456789ab 7 4 )"
-    assert address.value == OUT
+    width = ctypes.c_size_t(0)
+    assert loopback.cuDeviceGetTexture1DLinearMaxWidth(ctypes.byref(width), 0x20, 3, 0) == 0
+    assert _journal(device) == "cuDeviceGetTexture1DLinearMaxWidth(20 3 64 )"
+    assert width.value == OUT
 
 
 def test_null_where_the_table_wants_a_pointer(loopback: ctypes.CDLL) -> None:
     sent = _counter(loopback, "loopback_requests")
-    assert loopback.cuMemAllocPitch_v2(None, None, ctypes.c_size_t(1), ctypes.c_size_t(1), 4) == INVALID_VALUE
+    assert loopback.cuGraphExecGetFlags(ctypes.c_void_p(0x99), None) == INVALID_VALUE
     assert loopback.cuStreamCreate(None, 0) == INVALID_VALUE
     assert _counter(loopback, "loopback_requests") == sent
     address = ctypes.c_uint64(0x1000)
@@ -249,7 +249,7 @@ def test_what_comes_first_is_said_first(loopback: ctypes.CDLL) -> None:
     handles = _counter(loopback, "loopback_handles")
     allowed.value = INVALID_CONTEXT
     try:
-        assert loopback.cuMemAllocPitch_v2(None, None, ctypes.c_size_t(1), ctypes.c_size_t(1), 4) == INVALID_CONTEXT
+        assert loopback.cuGraphExecGetFlags(ctypes.c_void_p(0x99), None) == INVALID_CONTEXT
         assert loopback.cuStreamQuery(ctypes.c_void_p(0x99)) == INVALID_CONTEXT
         assert loopback.cuStreamCreate(ctypes.byref(ctypes.c_void_p()), 0) == INVALID_CONTEXT
     finally:
@@ -377,9 +377,6 @@ def test_what_is_unsafe_during_captures_is_not_sent(loopback: ctypes.CDLL) -> No
     sent = _counter(loopback, "loopback_requests")
     captures.value = 1
     try:
-        some = ctypes.c_size_t(64)
-        pitch, address = ctypes.c_size_t(), ctypes.c_uint64()
-        assert loopback.cuMemAllocPitch_v2(ctypes.byref(address), ctypes.byref(pitch), some, some, 4) == 900
         assert loopback.cuEventQuery(ctypes.c_void_p(0x99)) == 900
     finally:
         captures.value = 0

@@ -24,6 +24,8 @@ struct stand_object {
     const char *maker;
 };
 
+#define STAND_SPAN_ADDRESS UINT64_C(0x200000000000) /* is honoured as a wish */
+
 extern struct stand_object stand_root;
 extern struct stand_object *stand_current; /* context */
 extern uint64_t stand_last_address, stand_last_texture;

@@ -215,7 +215,7 @@ PROGRAMS: dict[str, list[Record]] = {
         Record("context_destroy", {"handle": FIRST}, rounds=3),
     ],
     "memory": [
-        Record("cuMemAllocPitch_v2", {"WidthInBytes": 100, "Height": 4, "ElementSizeBytes": 4}),
+        Record("span_open", {"address": 0x2000_0000_0000, "bytes": 1 << 34}),
         Record("cuMemAddressReserve", {"bytes": 1 << 21}),
         Record("cuMemCreate", {"handle": 4, "bytes": 1 << 21}),
         Record("cuMemMap", {"address": RESERVED, "bytes": 1 << 21, "handle": 4}),

@@ -38,15 +38,6 @@ STAND_IN(cuMemAlloc_v2, CUdeviceptr *address, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-STAND_IN(cuMemAllocPitch_v2, CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
-{
-    (void)element;
-    BEGIN(cuMemAllocPitch_v2);
-    *pitch = (width % STAND_DEVICE_BYTES + 511) & ~511ull;
-    *address = take(STAND_MEMORY, stand_current, *pitch * (height % STAND_DEVICE_BYTES));
-    return CUDA_SUCCESS;
-}
-
 STAND_IN(cuMemFree_v2, CUdeviceptr address)
 {
     END_MEMORY(cuMemFree_v2, STAND_MEMORY, address);
@@ -87,10 +78,14 @@ STAND_IN(cuMemAddressReserve, CUdeviceptr *address, size_t bytes, size_t alignme
          unsigned long long flags)
 {
     (void)alignment;
-    (void)wanted;
     (void)flags;
     BEGIN(cuMemAddressReserve);
-    *address = take(STAND_RESERVE, NULL, bytes);
+    if (wanted == STAND_SPAN_ADDRESS) {
+        stand_new(STAND_RESERVE, NULL)->value = wanted;
+        *address = wanted;
+    } else {
+        *address = take(STAND_RESERVE, NULL, bytes);
+    }
     return CUDA_SUCCESS;
 }
 

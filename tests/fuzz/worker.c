@@ -16,6 +16,7 @@
 #include "calls/host_function.h"
 #include "calls/kept_image.h"
 #include "calls/objects.h"
+#include "calls/span.h"
 #include "calls/state.h"
 #include "client/handles.h"
 #include "client/state.h"
@@ -127,6 +128,7 @@ static void slice(struct fgw_worker *worker, const struct fuzz_start *start)
     const struct fgw_variant_maker maker = {
         .keep = keep_image, .forget = forget_image, .read = read_variant, .go_on = go_on_with_variant};
     fgw_worker_set_slicing(worker, &settings, &maker);
+    fgw_worker_set_span(worker, true);
 }
 
 static struct fgw_worker *begin(const struct fuzz_start *start)

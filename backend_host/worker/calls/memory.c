@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "calls/graph_memory.h"
 #include "calls/pool.h"
+#include "calls/span.h"
 #include "calls/state.h"
 #include "client/ranges.h"
 #include "client/service.h"
@@ -50,59 +51,36 @@ static CUresult reserve(uint64_t bytes)
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult remember(CUresult result, const CUdeviceptr *address, uint64_t bytes)
+static CUresult allocate(CUdeviceptr *address, size_t bytes)
 {
     struct fgw_worker *worker = fgw_the_worker;
+    uint64_t placed;
+    CUresult result = reserve(bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = fgw_span_allocate(worker, bytes, &placed);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        fgw_memory_trim(worker); /* pools and graphs may have what there is */
+        result = fgw_span_allocate(worker, bytes, &placed);
+    }
     if (result != CUDA_SUCCESS) {
         fgw_quota_give(&worker->grantee, bytes);
         return result;
     }
     fgw_ranges_insert(&worker->calls->allocated,
-                      (struct fgw_range){.address = *address, .bytes = bytes, .context = worker->current});
+                      (struct fgw_range){.address = placed, .bytes = bytes, .context = worker->current});
+    *address = placed;
     return CUDA_SUCCESS;
 }
 
-static CUresult allocate(CUdeviceptr *address, size_t bytes)
-{
-    CUresult result = reserve(bytes);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = real.cuMemAlloc_v2(address, bytes);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        fgw_memory_trim(fgw_the_worker); /* pools and graphs may have what there is */
-        result = real.cuMemAlloc_v2(address, bytes);
-    }
-    return remember(result, address, bytes);
-}
-
-static CUresult allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_bytes, size_t height,
-                               unsigned int element_bytes)
-{
-    uint64_t bytes;
-    if (__builtin_mul_overflow((uint64_t)width_bytes, (uint64_t)height, &bytes)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult result = reserve(bytes);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = real.cuMemAllocPitch_v2(address, pitch, width_bytes, height, element_bytes);
-    uint64_t padding_bytes = result == CUDA_SUCCESS ? ((uint64_t)*pitch - width_bytes) * height : 0;
-    if (padding_bytes != 0 && !fgw_quota_take(&fgw_the_worker->grantee, padding_bytes)) {
-        real.cuMemFree_v2(*address);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        padding_bytes = 0;
-    }
-    return remember(result, address, bytes + padding_bytes);
-}
-
+/* What is none of ours may be a graph's, which the driver knows. */
 static CUresult deallocate(CUdeviceptr address)
 {
     struct fgw_worker *worker = fgw_the_worker;
-    CUresult result = real.cuMemFree_v2(address);
-    struct fgw_range *range = result == CUDA_SUCCESS ? fgw_ranges_find(&worker->calls->allocated, address) : NULL;
-    if (range) {
+    struct fgw_range *range = fgw_ranges_find(&worker->calls->allocated, address);
+    CUresult result = !range || range->pool ? real.cuMemFree_v2(address) : fgw_span_free(worker, address, range->bytes);
+    if (result == CUDA_SUCCESS && range) {
         fgw_memory_forget(worker, range);
     }
     return result;
@@ -136,8 +114,8 @@ static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
 void fgw_memory_wrap(struct fgv_driver *driver)
 {
     real = *driver;
+    fgw_span_init(driver);
     driver->cuMemAlloc_v2 = real.cuMemAlloc_v2 ? allocate : NULL;
-    driver->cuMemAllocPitch_v2 = real.cuMemAllocPitch_v2 ? allocate_pitch : NULL;
     driver->cuMemFree_v2 = real.cuMemFree_v2 ? deallocate : NULL;
     driver->cuMemGetInfo_v2 = real.cuMemGetInfo_v2 ? get_info : NULL;
 }
@@ -152,6 +130,8 @@ void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context
         }
         if (context && range->pool) {
             real.cuMemFree_v2(range->address); /* a pool outlives the context that took from it */
+        } else if (context && worker->calls->span.bytes != 0) {
+            fgw_span_free(worker, range->address, range->bytes); /* as does what is mapped */
         }
         fgw_memory_forget(worker, range);
     }

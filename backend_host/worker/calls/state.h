@@ -14,6 +14,8 @@
 #define FGW_MAX_LINKS     16u                 /* not destroyed: each holds its logs, and in the driver its inputs */
 #define FGW_ADDRESS_BYTES (UINT64_C(1) << 46) /* that one client may reserve: half of what a process has */
 
+#define FGW_SPAN_MOST_BYTES (UINT64_C(1) << 40)
+
 #define FGW_MAX_RANGES        65536u /* registered host memory */
 #define FGW_MAX_DEVICE_RANGES (1u << 20)
 #define FGW_MAX_RESERVATIONS  4096u
@@ -83,6 +85,14 @@ struct fgw_memory_pools {
     uint32_t nr;
 };
 
+/* Of span.c. */
+struct fgw_span {
+    bool is_wanted;
+    uint64_t address, bytes; /* none: 0 */
+    struct fgw_ranges taken;
+    struct fgw_ranges extents; /* memory at such addresses */
+};
+
 struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
@@ -94,6 +104,7 @@ struct fgw_calls {
     struct fgw_ranges reserved; /* addresses without memory */
     struct fgw_ranges mapped;   /* physical memory at such addresses */
     uint64_t reserved_bytes;
+    struct fgw_span span;
     struct fgw_memory_pools pools;
     struct fgw_graph_memory graph_memory;
     struct fgw_image_memory image_memory;

@@ -83,7 +83,14 @@ void fgw_ranges_insert(struct fgw_ranges *ranges, struct fgw_range range)
 
 void fgw_ranges_erase(struct fgw_ranges *ranges, struct fgw_range *range)
 {
-    uint32_t index = (uint32_t)(range - ranges->items);
-    memmove(range, range + 1, (ranges->nr - index - 1) * sizeof(*range));
-    ranges->nr--;
+    fgw_ranges_erase_some(ranges, (uint32_t)(range - ranges->items), 1);
+}
+
+void fgw_ranges_erase_some(struct fgw_ranges *ranges, uint32_t first, uint32_t nr)
+{
+    if (nr != 0) {
+        memmove(&ranges->items[first], &ranges->items[first + nr],
+                (ranges->nr - first - nr) * sizeof(ranges->items[0]));
+        ranges->nr -= nr;
+    }
 }

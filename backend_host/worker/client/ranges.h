@@ -13,7 +13,7 @@ struct fgw_range {
     uint64_t bytes;
     struct fgw_context *context;  /* that it dies with; NULL for what outlives contexts */
     struct fgw_memory_pool *pool; /* of pooled memory */
-    uint64_t owner;               /* of a mapping: the number of its physical memory */
+    uint64_t owner; /* of a mapping: the number of its physical memory; of an extent: the driver's handle */
 };
 
 struct fgw_ranges {
@@ -35,5 +35,7 @@ bool fgw_ranges_make_room(struct fgw_ranges *ranges, uint32_t limit);
 /* It is for after fgw_ranges_make_room. */
 void fgw_ranges_insert(struct fgw_ranges *ranges, struct fgw_range range);
 void fgw_ranges_erase(struct fgw_ranges *ranges, struct fgw_range *range);
+/* So many from this index on. */
+void fgw_ranges_erase_some(struct fgw_ranges *ranges, uint32_t first, uint32_t nr);
 
 #endif

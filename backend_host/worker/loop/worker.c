@@ -23,6 +23,7 @@
 #include "calls/limits.h"
 #include "calls/memory.h"
 #include "calls/pool.h"
+#include "calls/span.h"
 #include "calls/state.h"
 #include "calls/virtual_memory.h"
 #include "client/attach.h"
@@ -292,6 +293,7 @@ static void take_down(struct fgw_worker *worker)
     fgw_handles_end(worker);
     fgw_pools_drop(worker);
     fgw_graph_memory_drop(worker);
+    fgw_span_drop(worker);
     fgw_virtual_memory_drop(worker);
     fgw_blobs_free(worker);
     free(worker->loop->backlog.bytes);

@@ -1,0 +1,47 @@
+/*
+ * Linear memory of the device for the client. It lies at addresses of the span, which the client proposed and the
+ * driver took, as physical memory that is mapped there: so it can be had again at the same address. Where there is no
+ * span it is where the driver puts it.
+ *
+ * Nothing here is counted to the quota. Nothing here waits, but for the driver's own freeing without a span: call that
+ * when nothing of the client's runs.
+ */
+#ifndef BACKEND_HOST_WORKER_SPAN_H
+#define BACKEND_HOST_WORKER_SPAN_H
+
+#include "calls/state.h"
+
+/* Memory of the span comes in multiples of this. */
+#define FGW_SPAN_STEP_BYTES (UINT64_C(2) << 20)
+
+static inline uint64_t fgw_span_round(uint64_t bytes)
+{
+    return (bytes + FGW_SPAN_STEP_BYTES - 1) / FGW_SPAN_STEP_BYTES * FGW_SPAN_STEP_BYTES;
+}
+
+/* cffi: begin */
+/* Whether the client may open a span. */
+void fgw_worker_set_span(struct fgw_worker *worker, bool is_wanted);
+/* cffi: end */
+
+/* Keeps the driver's own calls, before others stand in front of them. */
+void fgw_span_init(const struct fgv_driver *driver);
+
+/* CUDA_ERROR_OUT_OF_MEMORY: the device has no more. */
+CUresult fgw_span_allocate(struct fgw_worker *worker, uint64_t bytes, uint64_t *address);
+/* `bytes` as they were asked for. */
+CUresult fgw_span_free(struct fgw_worker *worker, uint64_t address, uint64_t bytes);
+
+/* Addresses without memory, multiples of FGW_SPAN_STEP_BYTES; false: there is no span, or no room in it. */
+bool fgw_span_take(struct fgw_worker *worker, uint64_t bytes, uint64_t *address);
+/* Memory at addresses that were taken, and have none. */
+CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t bytes);
+/* The memory whose extents lie in here, all of them whole; the addresses stay taken. Adds to `dropped_bytes`. */
+CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes);
+/* Gives addresses back that have no memory. */
+void fgw_span_give(struct fgw_worker *worker, uint64_t address);
+
+/* The client has ended: the tables are freed. What the driver has goes with the process. */
+void fgw_span_drop(struct fgw_worker *worker);
+
+#endif
