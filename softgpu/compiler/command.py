@@ -212,6 +212,15 @@ def _write(options: Options, images: bytes) -> None:
             compile_image(images, options.capability, options.output, quick=options.quick)
 
 
+_CODES = {
+    errno.EFBIG: "OUT_OF_MEMORY",
+    errno.ENOSPC: "OUT_OF_MEMORY",
+    errno.ENOMEM: "OUT_OF_MEMORY",
+    errno.ENOENT: "FILE_NOT_FOUND",
+}
+"""What of CUDA's errors one of the system is."""
+
+
 def run(arguments: list[str]) -> int:
     """The command line; returns the exit code."""
     options = _options(arguments)
@@ -229,7 +238,7 @@ def run(arguments: list[str]) -> int:
         )
         return 1
     except OSError as error:
-        code = "OUT_OF_MEMORY" if error.errno in (errno.EFBIG, errno.ENOSPC) else "FILE_NOT_FOUND"
+        code = _CODES.get(error.errno or 0, "OPERATING_SYSTEM")
         print(f"softgpu: CUDA_ERROR_{code}: {error}", file=sys.stderr)
         return 1
     except Exception:
