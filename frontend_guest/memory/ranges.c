@@ -106,12 +106,13 @@ bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kin
         memmove(&ranges[index + 1], &ranges[index], (nr_ranges - index) * sizeof(*ranges));
         nr_ranges++;
         ranges[index] = range;
+        const bool has_context = kind != FGV_MEMORY_MAPPED; /* as NVIDIA's driver says: it is of none */
         *range = (struct fgv_range){.address = address,
                                     .bytes = bytes,
                                     .kind = kind,
                                     .flags = flags,
-                                    .context = fgv_thread.context,
-                                    .context_handle = fgv_thread.current,
+                                    .context = has_context ? fgv_thread.context : NULL,
+                                    .context_handle = has_context ? fgv_thread.current : 0,
                                     .owner = owner,
                                     .id = ++last_id};
     }

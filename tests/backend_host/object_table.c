@@ -333,11 +333,11 @@ static void say_mipmapped(const struct fgv_driver *driver, struct text *text, CU
     }
 }
 
-static void say_pool(const struct fgv_driver *driver, struct text *text, const struct fgw_memory_pool *pool)
+static void say_pool(struct text *text, const struct fgw_memory_pool *pool)
 {
-    for (int i = 1; i <= CU_MEMPOOL_ATTR_USED_MEM_HIGH; i++) {
-        cuuint64_t value = 0;
-        const CUresult result = driver->cuMemPoolGetAttribute(pool->native, (CUmemPool_attribute)i, &value);
+    for (uint32_t i = 1; i <= CU_MEMPOOL_ATTR_USED_MEM_HIGH; i++) {
+        uint64_t value = 0;
+        const CUresult result = fgw_pool_get(pool, i, &value);
         say(text, " %d:%llu", (int)result, (unsigned long long)value);
     }
 }
@@ -396,7 +396,7 @@ static void say_what(const struct fgv_driver *driver, struct text *text, const s
     case FGV_HANDLE_MIPMAPPED_ARRAY:
         return say_mipmapped(driver, text, handle->native);
     case FGV_HANDLE_MEMORY_POOL:
-        return say_pool(driver, text, handle->native);
+        return say_pool(text, handle->native);
     case FGW_OWN_TEXTURE:
         return say_texture(driver, text, handle->number - 16);
     case FGW_OWN_SURFACE:

@@ -111,7 +111,7 @@ def test_every_kind_is_saved_or_says_why_not(play: Play) -> None:
 def test_an_object_that_cannot_be_saved_says_why(play: Play) -> None:
     assert play("refusals") == {
         "a captured stream": ["stream", "it is captured"],
-        "a pool with memory": ["memory pool", "memory from it is where the driver put it"],
+        "a pool with memory": ["memory pool", "there is memory from it"],
         "a texture of an array that is gone": ["texture object", "the array that it reads is gone"],
         "a module whose image was not kept": ["module", "its image was not kept"],
     }

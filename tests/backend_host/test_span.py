@@ -12,7 +12,7 @@ from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 SPAN = 0x3000_0000_0000
 STEP = 2 << 20
 BYTES = 64 * STEP
-EXTENT_MOST = 256 << 20
+EXTENT_MOST = 1 << 30
 MEMORY = 4 << 30
 """Of softgpu's device."""
 OUT_OF_MEMORY, INVALID_VALUE, MAP_FAILED, NOT_SUPPORTED = 2, 1, 205, 801
@@ -61,7 +61,7 @@ def test_memory_lies_in_the_span(served: Served) -> None:
 
 def test_kernels_and_copies_reach_all_of_it(served: Served) -> None:
     guest = served.primary()
-    guest.ok("span_open", address=SPAN, bytes=1 << 30)
+    guest.ok("span_open", address=SPAN, bytes=2 << 30)
     address = allocate(served, EXTENT_MOST + STEP)
     for place in (0, EXTENT_MOST - 4, EXTENT_MOST + STEP - 8):  # the middle one lies across two extents
         guest.ok("cuMemsetD8Async", dstDevice=address + place, uc=7, N=8, hStream=0)

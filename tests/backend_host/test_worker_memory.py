@@ -17,17 +17,38 @@ POOL = 0x48_00000001_000001
 ALLOCATION = 0x49_00000001_000001
 EXEC = 0x4A_00000001_000001
 READWRITE = 3
-RELEASE_THRESHOLD, USED_CURRENT = 4, 7
+RELEASE_THRESHOLD, RESERVED_CURRENT, RESERVED_HIGH, USED_CURRENT, USED_HIGH = 4, 5, 6, 7, 8
+SPAN = 0x3000_0000_0000
+
+
+@pytest.fixture(params=["span", "driver"])
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    host = Host(SOFTGPU)
+    host.memory = request.param
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+class Spanned(Served):
+    """Its guest opens a span, where there is one."""
+
+    is_opened = False
+
+    def primary(self) -> Guest:
+        guest = super().primary()
+        if not self.is_opened:
+            result = guest.call("span_open", address=SPAN, bytes=1 << 34).result
+            assert result == (0 if self.host.memory == "span" else NOT_SUPPORTED)
+        self.is_opened = True
+        return guest
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
-    host = Host(SOFTGPU)
-    try:
-        with make_region() as region:
-            yield Served(host, region, QUOTA)
-    finally:
-        host.close()
+def served(host: Host) -> Iterator[Served]:
+    with make_region() as region:
+        yield Spanned(host, region, QUOTA, memory=host.memory)
 
 
 def used_bytes(served: Served) -> int:
@@ -80,19 +101,43 @@ def test_a_pool_counts_for_what_it_holds(served: Served) -> None:
     assert guest.ok("cuMemPoolGetAttribute", attribute=USED_CURRENT).value == 0
 
 
-def test_what_a_pool_keeps_makes_room_for_others(served: Served) -> None:
-    guest = served.primary()
-    keep_everything(guest)
-    for pages in ((4, 4), (8,), (1, 1, 1, 1)):  # none fits what was kept before it
-        for address in [pooled(guest, nr * PAGE) for nr in pages]:
-            guest.cast_off("cuMemFreeAsync", address=address)
+def test_what_a_pool_keeps_makes_room_for_others(host: Host) -> None:
+    quota = 48 * PAGE
+    with make_region() as region:
+        served = Spanned(host, region, quota, memory=host.memory)
+        guest = served.primary()
+        keep_everything(guest)
+        guest.cast_off("cuMemFreeAsync", address=pooled(guest, 36 * PAGE))
         guest.ok("cuCtxSynchronize")
-    assert used_bytes(served) == 20 * PAGE - POOL_STEP, "nothing is allocated: it counts for what it keeps"
-    address = guest.ok("cuMemAlloc_v2", bytesize=6 * PAGE).dptr
-    assert used_bytes(served) == 6 * PAGE
-    guest.ok("cuMemFree_v2", dptr=address)
-    guest.ok("cuMemCreate", handle=ALLOCATION, bytes=QUOTA)
-    assert used_bytes(served) == QUOTA
+        assert used_bytes(served) == 48 * PAGE - POOL_STEP, "nothing is allocated: it counts for what it keeps"
+        address = guest.ok("cuMemAlloc_v2", bytesize=40 * PAGE).dptr
+        assert used_bytes(served) == 40 * PAGE
+        guest.ok("cuMemFree_v2", dptr=address)
+        guest.ok("cuMemCreate", handle=ALLOCATION, bytes=quota)
+        assert used_bytes(served) == quota
+
+
+def test_what_a_pool_keeps_goes_when_the_work_is_over(served: Served) -> None:
+    guest = served.primary()
+    before = guest.ok("cuMemGetInfo_v2").free
+    guest.cast_off("cuMemFreeAsync", address=pooled(guest, 3 * PAGE))
+    guest.ok("cuCtxSynchronize")
+    assert guest.ok("cuMemPoolGetAttribute", attribute=RESERVED_CURRENT).value == 0
+    assert guest.ok("cuMemPoolGetAttribute", attribute=RESERVED_HIGH).value == POOL_STEP
+    assert guest.ok("cuMemPoolGetAttribute", attribute=USED_HIGH).value == 3 * PAGE
+    assert guest.ok("cuMemGetInfo_v2").free == before
+    for attribute, value in ((RESERVED_HIGH, 1), (USED_CURRENT, 0), (RESERVED_CURRENT, 0)):
+        assert guest.call("cuMemPoolSetAttribute", attribute=attribute, value=value).result == INVALID_VALUE
+    guest.ok("cuMemPoolSetAttribute", attribute=RESERVED_HIGH, value=0)
+    assert guest.ok("cuMemPoolGetAttribute", attribute=RESERVED_HIGH).value == 0
+
+
+def test_a_pool_has_a_size_of_its_own(served: Served) -> None:
+    guest = served.primary()
+    guest.ok("cuMemPoolCreate", handle=POOL, max_bytes=POOL_STEP)
+    pooled(guest, 3 * PAGE, POOL)
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=POOL_STEP, pool=POOL).result == OUT_OF_MEMORY
+    pooled(guest, 3 * PAGE, POOL)
 
 
 def test_a_pool_allocates_what_it_is_still_freeing(served: Served) -> None:

@@ -70,6 +70,7 @@ class Host:
         self.worker_start = self._worker_start(library, environment or {}, start, shared)
         self.control = ControlPage.create(slice_ns, is_preemptive=is_preemptive)
         self.workers: list[Worker] = []
+        self.memory = "driver"
         self.running.append(self)
 
     def _worker_start(

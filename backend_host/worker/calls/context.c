@@ -12,6 +12,7 @@
 #include "calls/host_function.h"
 #include "calls/image_memory.h"
 #include "calls/memory.h"
+#include "calls/pool.h"
 #include "client/current.h"
 #include "client/handles.h"
 #include "client/service.h"
@@ -131,10 +132,10 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     fgw_memory_unpin(worker);
     fgw_host_let_go(worker, context);
     fgw_stream_drop_context(worker, context);
+    fgw_pools_settle(worker);
     fgw_variants_drop_context(worker, context);
     fgw_handles_drop_context(worker, context);
     fgw_lanes_drop(worker, context);
-    fgw_memory_drop_context(worker, context);
     worker->driver.cuCtxSetCurrent(NULL);
     fgw_context_none_is_current(worker);
     CUresult result;
@@ -144,6 +145,7 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     } else {
         result = worker->driver.cuCtxDestroy_v2(context->native);
     }
+    fgw_memory_drop_context(worker, context);
     give(worker, context->is_primary);
     fgw_taken_limits_gone(worker, context);
     fgw_host_gone(worker, context);

@@ -79,19 +79,24 @@ static CUresult deallocate(CUdeviceptr address)
 {
     struct fgw_worker *worker = fgw_the_worker;
     struct fgw_range *range = fgw_ranges_find(&worker->calls->allocated, address);
-    CUresult result = !range || range->pool ? real.cuMemFree_v2(address) : fgw_span_free(worker, address, range->bytes);
+    CUresult result = CUDA_SUCCESS;
+    if (!range) {
+        result = fgw_pools_have(worker, address) ? CUDA_ERROR_INVALID_VALUE : real.cuMemFree_v2(address);
+    } else if (!range->pool) {
+        result = fgw_span_free(worker, address, range->bytes);
+    }
     if (result == CUDA_SUCCESS && range) {
-        fgw_memory_forget(worker, range);
+        fgw_memory_forget(worker, range, NULL);
     }
     return result;
 }
 
-void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range)
+void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struct fgw_stream *stream)
 {
     struct fgw_range gone = *range;
     fgw_ranges_erase(&worker->calls->allocated, range);
     if (gone.pool) {
-        fgw_pool_freed(worker, gone.pool, gone.bytes);
+        fgw_pool_free(worker, &gone, stream);
     } else {
         fgw_quota_give(&worker->grantee, gone.bytes);
     }
@@ -100,6 +105,7 @@ void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range)
 /* With a quota the vGPU is the device: what its other programs hold is what is not free. */
 static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
 {
+    fgw_pools_rest(fgw_the_worker);
     CUresult result = real.cuMemGetInfo_v2(free_bytes, total_bytes);
     uint64_t quota_bytes;
     uint64_t used_bytes = fgw_quota_used(&fgw_the_worker->grantee, &quota_bytes);
@@ -120,20 +126,28 @@ void fgw_memory_wrap(struct fgv_driver *driver)
     driver->cuMemGetInfo_v2 = real.cuMemGetInfo_v2 ? get_info : NULL;
 }
 
+/* Where there is no span, memory goes with the context that it was made in. */
+static bool goes_with(const struct fgw_worker *worker, const struct fgw_range *range, const struct fgw_context *context)
+{
+    return !context || range->context == context ||
+           (worker->calls->span.bytes == 0 && range->pool && fgw_pool_is_piece_of(range, context));
+}
+
 void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context *context)
 {
     struct fgw_ranges *ranges = &worker->calls->allocated;
     for (uint32_t i = ranges->nr; i-- > 0;) {
         struct fgw_range *range = &ranges->items[i];
-        if (context && range->context != context) {
+        if (!goes_with(worker, range, context)) {
             continue;
         }
-        if (context && range->pool) {
-            real.cuMemFree_v2(range->address); /* a pool outlives the context that took from it */
-        } else if (context && worker->calls->span.bytes != 0) {
-            fgw_span_free(worker, range->address, range->bytes); /* as does what is mapped */
+        if (context && !range->pool && worker->calls->span.bytes != 0) {
+            fgw_span_free(worker, range->address, range->bytes);
         }
-        fgw_memory_forget(worker, range);
+        fgw_memory_forget(worker, range, NULL);
+    }
+    if (context && worker->calls->span.bytes == 0) {
+        fgw_pools_lose(worker, context);
     }
     if (!context) {
         free(worker->calls->pinned.items);

@@ -10,14 +10,16 @@ void fgw_memory_wrap(struct fgv_driver *driver);
  * that goes. */
 void fgw_memory_pin(struct fgw_worker *worker);
 void fgw_memory_unpin(struct fgw_worker *worker);
-/* The driver freed a context's memory with the context. NULL: everything is forgotten, and the quota given back. */
+/* The context is gone, and what the driver itself placed in it. NULL: everything is forgotten, and the quota given
+ * back. */
 void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context *context);
 /* Takes from the quota, if need be after pools gave back what they keep. */
 bool fgw_memory_take(struct fgw_worker *worker, uint64_t bytes);
 /* Pools and graphs give back what they keep. */
 void fgw_memory_trim(struct fgw_worker *worker);
-/* The allocation is gone, or about to go: its quota is given back. */
-void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range);
+/* The allocation is gone, or about to go: its quota is given back. `stream`: a pool's, of which the work that is there
+ * now may use it; NULL: nothing does. */
+void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struct fgw_stream *stream);
 /* True when the range lies in the heap at the client's address and all its pages belong to the client. */
 bool fgw_memory_is_own_heap(const struct fgw_worker *worker, uint64_t address, uint64_t bytes);
 

@@ -1,14 +1,13 @@
 /*
- * Stream-ordered memory under the vGPU's quota.
+ * Stream-ordered memory under the vGPU's quota. A pool is ours alone: it grows in segments of the span by steps, is cut
+ * into blocks (pool_blocks.h), and gives back, extent by extent, what nobody waits for. Where there is no span each
+ * step is a piece of the driver's, which goes back whole.
  *
- * A pool keeps memory that was freed, and the device may still be busy with that, so a quota on what is allocated would
- * bound nothing. What counts is the larger of what the client has allocated and what the driver says that the pool
- * holds, less one step of the driver's growth, which is the host's affair as any rounding is. Both are looked at after
- * each allocation and each free: in between a pool only shrinks.
+ * A pool keeps memory that was freed, so a quota on what is allocated would bound nothing. What counts is the larger of
+ * what the client has allocated and what the pool holds, less one step, which is the host's affair as any rounding is.
  *
- * Whether an allocation makes a pool grow is known afterwards. Where the pool says that it has room, the driver is
- * asked first; growth past the quota is then undone, and nothing is asked of this pool again before it has shrunk. So a
- * pool is never further past its quota than by one allocation that it had room for.
+ * What is more than the pool's threshold goes back when the client's work has ended: within 50 ms, or when somebody
+ * asks what is free or held. CUDA does that when the client waits for the end.
  *
  * In a stream that is captured an allocation is none of a pool's: graph_memory.h.
  */
@@ -19,6 +18,7 @@
 #include "calls/graph.h"
 #include "calls/graph_memory.h"
 #include "calls/memory.h"
+#include "calls/span.h"
 #include "calls/state.h"
 #include "client/handles.h"
 #include "client/ranges.h"
@@ -28,55 +28,205 @@
 #include "page/account.h"
 #include "track/state.h"
 
-#define FGW_MAX_POOLS       32u                  /* each may hold one step unseen */
-#define FGW_POOL_STEP_BYTES (UINT64_C(32) << 20) /* by which a driver lets a pool grow */
+#define MAX_POOLS 32u /* each may hold one step unseen */
+/* Of the span's addresses a segment takes as much, so that a pool grows in place: the default one's is as large as the
+ * device's memory. */
+#define DEFAULT_DIVISOR 4u
+#define SEGMENT_DIVISOR 64u
 
-static uint64_t attribute(struct fgw_worker *worker, const struct fgw_memory_pool *pool, CUmemPool_attribute which)
+static bool is_done(const struct fgw_stream *stream, uint64_t seq)
 {
-    cuuint64_t value = 0;
-    if (!worker->driver.cuMemPoolGetAttribute ||
-        worker->driver.cuMemPoolGetAttribute(pool->native, which, &value) != CUDA_SUCCESS) {
-        return 0;
-    }
-    return value;
+    return stream->done_seq >= seq;
 }
 
-static uint64_t less_a_step(uint64_t reserved_bytes)
+static void left(struct fgw_stream *stream)
 {
-    return reserved_bytes > FGW_POOL_STEP_BYTES ? reserved_bytes - FGW_POOL_STEP_BYTES : 0;
+    stream->nr_waiters--;
+    fgw_stream_free_if_unused(stream);
 }
 
-/* Counts what the pool holds now; false when it is more than the quota has left: then less is charged. */
-static bool count(struct fgw_worker *worker, struct fgw_memory_pool *pool)
+static const struct fgw_block_hooks hooks = {.is_done = is_done, .left = left};
+
+/* ---- the quota ---- */
+
+static uint64_t due_bytes(uint64_t live_bytes, uint64_t reserved_bytes)
 {
-    uint64_t kept_bytes = less_a_step(attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
-    uint64_t due_bytes = kept_bytes > pool->live_bytes ? kept_bytes : pool->live_bytes;
-    if (due_bytes <= pool->counted_bytes) {
-        fgw_quota_give(&worker->grantee, pool->counted_bytes - due_bytes);
-    } else if (!fgw_quota_take(&worker->grantee, due_bytes - pool->counted_bytes)) {
+    const uint64_t kept_bytes = reserved_bytes > FGW_POOL_STEP ? reserved_bytes - FGW_POOL_STEP : 0;
+    return kept_bytes > live_bytes ? kept_bytes : live_bytes;
+}
+
+/* Counts so much; false when the quota has less. */
+static bool charge(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
+{
+    if (bytes <= pool->counted_bytes) {
+        fgw_quota_give(&worker->grantee, pool->counted_bytes - bytes);
+    } else if (!fgw_quota_take(&worker->grantee, bytes - pool->counted_bytes)) {
         return false;
     }
-    pool->counted_bytes = due_bytes;
+    pool->counted_bytes = bytes;
     return true;
 }
 
-static void free_pool(struct fgw_worker *worker, struct fgw_memory_pool *pool)
+/* Counts what the pool holds now, which is no more than was counted before. */
+static void count(struct fgw_worker *worker, struct fgw_memory_pool *pool)
+{
+    charge(worker, pool, due_bytes(pool->live_bytes, pool->blocks.reserved_bytes));
+    if (pool->blocks.reserved_bytes > pool->reserved_high_bytes) {
+        pool->reserved_high_bytes = pool->blocks.reserved_bytes;
+    }
+    if (pool->live_bytes > pool->used_high_bytes) {
+        pool->used_high_bytes = pool->live_bytes;
+    }
+}
+
+/* ---- giving back ---- */
+
+static bool is_idle(const struct fgw_worker *worker)
+{
+    return fgw_track_nr_open(worker) == 0 && worker->track->behind.nr == 0;
+}
+
+/* Of a free block: its last whole extent. False: there is none, or the pool may keep it. */
+static bool release_extent(struct fgw_worker *worker, struct fgw_memory_pool *pool, struct fgw_block *block,
+                           uint64_t keep_bytes)
+{
+    struct fgw_range extent;
+    uint64_t dropped_bytes = 0;
+    if (!fgw_span_last_whole(worker, block->address, block->bytes, &extent) ||
+        pool->blocks.reserved_bytes < keep_bytes + extent.bytes ||
+        !fgw_blocks_emptied(&pool->blocks, block, extent.address, extent.bytes)) {
+        return false;
+    }
+    fgw_span_empty(worker, extent.address, extent.bytes, &dropped_bytes);
+    return true;
+}
+
+static void release_in_segment(struct fgw_worker *worker, struct fgw_memory_pool *pool, struct fgw_segment *segment,
+                               uint64_t keep_bytes)
+{
+    for (struct fgw_block *block = segment->first; block;) {
+        const bool is_released = block->state == FGW_BLOCK_FREE && release_extent(worker, pool, block, keep_bytes);
+        block = is_released ? segment->first : block->behind;
+    }
+    if (!segment->first->behind && segment->first->state == FGW_BLOCK_HOLE) {
+        const uint64_t address = segment->address;
+        fgw_blocks_remove(&pool->blocks, segment);
+        fgw_span_give(worker, address);
+    }
+}
+
+/* A piece of the driver's, which would wait for work that runs. */
+static void release_piece(struct fgw_worker *worker, struct fgw_memory_pool *pool, struct fgw_segment *segment,
+                          uint64_t keep_bytes)
+{
+    const uint64_t address = segment->address, bytes = segment->bytes;
+    if (!segment->first->behind && segment->first->state == FGW_BLOCK_FREE && is_idle(worker) &&
+        pool->blocks.reserved_bytes >= keep_bytes + bytes) {
+        fgw_blocks_remove(&pool->blocks, segment);
+        fgw_span_free(worker, address, bytes);
+    }
+}
+
+/* Gives back what is free, down to so much. */
+static void release(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t keep_bytes)
+{
+    fgw_blocks_settle(&pool->blocks, &hooks);
+    for (struct fgw_segment *segment = pool->blocks.segments; segment;) {
+        struct fgw_segment *next = segment->next;
+        if (worker->calls->span.bytes != 0) {
+            release_in_segment(worker, pool, segment, keep_bytes);
+        } else {
+            release_piece(worker, pool, segment, keep_bytes);
+        }
+        segment = next;
+    }
+    count(worker, pool);
+}
+
+/* Frees it if nothing of it is used any more. */
+static void end_if_unused(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
     struct fgw_memory_pool **link = &worker->calls->pools.first;
+    if (!pool->is_destroyed || pool->nr_live != 0) {
+        return;
+    }
+    release(worker, pool, 0);
+    if (pool->blocks.segments) {
+        return;
+    }
     while (*link != pool) {
         link = &(*link)->next;
     }
     *link = pool->next;
     worker->calls->pools.nr--;
-    fgw_quota_give(&worker->grantee, pool->counted_bytes);
     free(pool);
 }
 
-static struct fgw_memory_pool *new_pool(struct fgw_worker *worker, CUmemoryPool native)
+void fgw_pools_trim(struct fgw_worker *worker)
 {
-    struct fgw_memory_pool *pool = worker->calls->pools.nr < FGW_MAX_POOLS ? calloc(1, sizeof(*pool)) : NULL;
+    for (struct fgw_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
+        release(worker, pool, 0);
+    }
+}
+
+void fgw_pools_rest(struct fgw_worker *worker)
+{
+    for (struct fgw_memory_pool *pool = worker->calls->pools.first, *next; pool; pool = next) {
+        next = pool->next;
+        if (pool->blocks.reserved_bytes > pool->threshold_bytes && is_idle(worker)) {
+            release(worker, pool, pool->threshold_bytes);
+        }
+        end_if_unused(worker, pool);
+    }
+}
+
+void fgw_pools_settle(struct fgw_worker *worker)
+{
+    for (struct fgw_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
+        fgw_blocks_settle(&pool->blocks, &hooks);
+    }
+}
+
+bool fgw_pool_is_piece_of(const struct fgw_range *range, const struct fgw_context *context)
+{
+    const struct fgw_block *block = (const struct fgw_block *)(uintptr_t)range->owner;
+    return block->segment->home == context;
+}
+
+void fgw_pools_lose(struct fgw_worker *worker, const struct fgw_context *context)
+{
+    for (struct fgw_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
+        for (struct fgw_segment *segment = pool->blocks.segments, *next; segment; segment = next) {
+            next = segment->next;
+            if (segment->home == context) {
+                fgw_blocks_lose(&pool->blocks, segment, &hooks);
+            }
+        }
+        count(worker, pool);
+    }
+}
+
+bool fgw_pools_have(const struct fgw_worker *worker, uint64_t address)
+{
+    for (const struct fgw_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
+        for (const struct fgw_segment *segment = pool->blocks.segments; segment; segment = segment->next) {
+            if (address - segment->address < segment->bytes) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- pools ---- */
+
+static struct fgw_memory_pool *new_pool(struct fgw_worker *worker)
+{
+    struct fgw_memory_pool *pool = worker->calls->pools.nr < MAX_POOLS ? calloc(1, sizeof(*pool)) : NULL;
     if (pool) {
-        pool->native = native;
+        for (uint32_t i = 0; i < FGW_POOL_NR_REUSES; i++) {
+            pool->reuse[i] = 1;
+        }
         pool->next = worker->calls->pools.first;
         worker->calls->pools.first = pool;
         worker->calls->pools.nr++;
@@ -87,147 +237,198 @@ static struct fgw_memory_pool *new_pool(struct fgw_worker *worker, CUmemoryPool 
 void fgw_pool_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     struct fgw_memory_pool *pool = handle->native;
-    pool->is_destroyed = true; /* and from now on counts for what was counted last */
-    if (pool->nr_live == 0) {
-        free_pool(worker, pool);
-    }
-}
-
-void fgw_pool_freed(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
-{
-    pool->live_bytes -= bytes;
-    pool->nr_live--;
-    if (pool->is_destroyed && pool->nr_live == 0) {
-        free_pool(worker, pool);
-    } else if (!pool->is_destroyed) {
-        count(worker, pool);
-    }
-}
-
-void fgw_pools_trim(struct fgw_worker *worker)
-{
-    for (struct fgw_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
-        if (!pool->is_destroyed && worker->driver.cuMemPoolTrimTo) {
-            worker->driver.cuMemPoolTrimTo(pool->native, 0);
-            count(worker, pool);
-        }
-    }
+    pool->is_destroyed = true;
+    end_if_unused(worker, pool);
 }
 
 void fgw_pools_drop(struct fgw_worker *worker)
 {
-    while (worker->calls->pools.first) {
-        free_pool(worker, worker->calls->pools.first);
+    for (struct fgw_memory_pool *pool = worker->calls->pools.first, *next; pool; pool = next) {
+        next = pool->next;
+        fgw_quota_give(&worker->grantee, pool->counted_bytes);
+        fgw_blocks_drop(&pool->blocks, &hooks);
+        free(pool);
     }
-    worker->calls->pools.by_default = NULL;
+    worker->calls->pools = (struct fgw_memory_pools){0};
 }
 
 /* 0: the device's own. */
 static CUresult find_pool(struct fgw_worker *worker, uint64_t number, struct fgw_memory_pool **pool)
 {
-    CUmemoryPool native;
     if (number != 0) {
         void *found;
         CUresult result = fgw_worker_find(worker, FGV_HANDLE_MEMORY_POOL, number, &found);
         *pool = found;
         return result == CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
+    if (!worker->driver.cuDeviceGetDefaultMemPool) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (!worker->calls->pools.by_default) {
-        if (!worker->driver.cuDeviceGetDefaultMemPool) {
-            return CUDA_ERROR_NOT_SUPPORTED;
-        }
-        CUresult result = worker->driver.cuDeviceGetDefaultMemPool(&native, worker->device);
-        if (result != CUDA_SUCCESS) {
-            return result;
-        }
-        worker->calls->pools.by_default = new_pool(worker, native);
+        worker->calls->pools.by_default = new_pool(worker);
     }
     *pool = worker->calls->pools.by_default;
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Makes sure of quota for one allocation before the driver is asked. */
-static bool take_ahead(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
+/* ---- growing ---- */
+
+static uint64_t round_to_steps(uint64_t bytes)
 {
-    if (bytes > UINT64_MAX / 4) {
-        return false;
-    }
-    uint64_t reserved_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    uint64_t kept_bytes = less_a_step(reserved_bytes);
-    uint64_t used_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-    bool has_room =
-        kept_bytes <= pool->counted_bytes && reserved_bytes > used_bytes && reserved_bytes - used_bytes >= bytes;
-    uint64_t wanted_bytes = pool->live_bytes + bytes;
-    if (!has_room && kept_bytes + bytes > wanted_bytes && kept_bytes != 0) {
-        wanted_bytes = kept_bytes + bytes;
-    }
-    if (wanted_bytes > pool->counted_bytes) {
-        if (!fgw_quota_take(&worker->grantee, wanted_bytes - pool->counted_bytes)) {
-            return false;
-        }
-        pool->counted_bytes = wanted_bytes;
-    }
-    return true;
+    return (bytes + FGW_POOL_STEP - 1) / FGW_POOL_STEP * FGW_POOL_STEP;
 }
 
-static CUresult undo(struct fgw_worker *worker, struct fgw_memory_pool *pool, CUdeviceptr address, uint64_t bytes,
-                     CUstream stream)
+/* Addresses to grow into. */
+static CUresult add_segment(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
-    worker->driver.cuMemFreeAsync(address, stream);
-    pool->live_bytes -= bytes;
-    pool->nr_live--;
-    count(worker, pool);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-static CUresult allocate(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes, CUstream stream,
-                         uint64_t *address)
-{
-    const struct fgv_driver *driver = &worker->driver;
-    CUdeviceptr made = 0;
-    if (!driver->cuMemAllocFromPoolAsync || !driver->cuMemFreeAsync) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (!fgw_ranges_make_room(&worker->calls->allocated, FGW_MAX_DEVICE_RANGES)) {
+    const struct fgw_span *span = &worker->calls->span;
+    const bool is_default = pool == worker->calls->pools.by_default;
+    const uint64_t share_bytes = round_to_steps(span->bytes / (is_default ? DEFAULT_DIVISOR : SEGMENT_DIVISOR));
+    uint64_t segment_bytes = share_bytes > round_to_steps(bytes) ? share_bytes : round_to_steps(bytes), address;
+    if (bytes > span->bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (!take_ahead(worker, pool, bytes)) {
-        fgw_pools_trim(worker);
-        if (!take_ahead(worker, pool, bytes)) {
+    if (!fgw_span_take(worker, segment_bytes, &address)) {
+        segment_bytes = round_to_steps(bytes);
+        if (!fgw_span_take(worker, segment_bytes, &address)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    CUresult result = driver->cuMemAllocFromPoolAsync(&made, bytes, pool->native, stream);
-    if (result == CUDA_SUCCESS) {
-        pool->live_bytes += bytes;
-        pool->nr_live++;
+    if (!fgw_blocks_add(&pool->blocks, address, segment_bytes, NULL)) {
+        fgw_span_give(worker, address);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (!count(worker, pool) && result == CUDA_SUCCESS) {
-        return undo(worker, pool, made, bytes, stream);
+    return CUDA_SUCCESS;
+}
+
+/* Makes sure of quota for so many bytes more in the pool, of which the client gets `bytes`. */
+static bool may_grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes, uint64_t grown_bytes)
+{
+    const uint64_t reserved_bytes = pool->blocks.reserved_bytes + grown_bytes;
+    return (pool->max_bytes == 0 || reserved_bytes <= pool->max_bytes) &&
+           charge(worker, pool, due_bytes(pool->live_bytes + bytes, reserved_bytes));
+}
+
+static CUresult grow_in_span(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
+{
+    uint64_t grown_bytes, dropped_bytes = 0;
+    struct fgw_block *hole = fgw_blocks_room(&pool->blocks, bytes, &grown_bytes);
+    if (!hole) {
+        CUresult result = add_segment(worker, pool, bytes);
+        hole = result == CUDA_SUCCESS ? fgw_blocks_room(&pool->blocks, bytes, &grown_bytes) : NULL;
     }
-    if (result == CUDA_SUCCESS) {
-        fgw_ranges_insert(
-            &worker->calls->allocated,
-            (struct fgw_range){.address = made, .bytes = bytes, .context = worker->current, .pool = pool});
-        *address = made;
+    if (!hole || !may_grow(worker, pool, bytes, grown_bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const uint64_t address = hole->address;
+    CUresult result = fgw_span_fill(worker, address, grown_bytes);
+    if (result == CUDA_SUCCESS && !fgw_blocks_filled(&pool->blocks, hole, grown_bytes)) {
+        fgw_span_empty(worker, address, grown_bytes, &dropped_bytes);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     return result;
 }
 
-/* A node of the graph that is captured. */
-static CUresult capture(struct fgw_worker *worker, const struct fgw_memory_pool *pool, uint64_t bytes, CUstream stream,
-                        uint64_t *address)
+static CUresult grow_by_a_piece(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
+    const uint64_t grown_bytes = round_to_steps(bytes);
+    uint64_t address;
+    if (!may_grow(worker, pool, bytes, grown_bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = fgw_span_allocate(worker, grown_bytes, &address);
+    if (result == CUDA_SUCCESS && !fgw_blocks_add(&pool->blocks, address, grown_bytes, worker->current)) {
+        fgw_span_free(worker, address, grown_bytes);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
+static CUresult grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
+{
+    return worker->calls->span.bytes != 0 ? grow_in_span(worker, pool, bytes) : grow_by_a_piece(worker, pool, bytes);
+}
+
+/* ---- allocating and freeing ---- */
+
+/* A block that is paid for. */
+static CUresult take(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes,
+                     const struct fgw_stream *stream, struct fgw_block **block)
+{
+    if (!charge(worker, pool, due_bytes(pool->live_bytes + bytes, pool->blocks.reserved_bytes))) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *block = fgw_blocks_take(&pool->blocks, bytes, stream, &hooks);
+    if (!*block) {
+        CUresult result = grow(worker, pool, bytes);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+        *block = fgw_blocks_take(&pool->blocks, bytes, stream, &hooks);
+    }
+    return *block ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult allocate(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes,
+                         struct fgw_stream *stream, uint64_t *address)
+{
+    struct fgw_block *block = NULL;
+    if (bytes > UINT64_MAX / 4 || !fgw_ranges_make_room(&worker->calls->allocated, FGW_MAX_DEVICE_RANGES)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = take(worker, pool, bytes, stream, &block);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        fgw_memory_trim(worker);
+        result = take(worker, pool, bytes, stream, &block);
+    }
+    if (result == CUDA_SUCCESS) {
+        pool->live_bytes += bytes;
+        pool->nr_live++;
+        *address = block->address;
+        fgw_ranges_insert(&worker->calls->allocated, (struct fgw_range){.address = block->address,
+                                                                        .bytes = bytes,
+                                                                        .context = worker->current,
+                                                                        .pool = pool,
+                                                                        .owner = (uint64_t)(uintptr_t)block});
+    }
+    count(worker, pool);
+    return result;
+}
+
+void fgw_pool_free(struct fgw_worker *worker, const struct fgw_range *range, struct fgw_stream *stream)
+{
+    struct fgw_memory_pool *pool = range->pool;
+    const bool is_waiting = stream && !is_done(stream, stream->last_seq);
+    if (is_waiting) {
+        stream->nr_waiters++;
+    }
+    fgw_blocks_free(&pool->blocks, (struct fgw_block *)(uintptr_t)range->owner, is_waiting ? stream : NULL,
+                    is_waiting ? stream->last_seq : 0);
+    pool->live_bytes -= range->bytes;
+    pool->nr_live--;
+    count(worker, pool);
+    end_if_unused(worker, pool);
+}
+
+/* A node of the graph that is captured, whose memory is the driver's. */
+static CUresult capture(struct fgw_worker *worker, uint64_t bytes, CUstream stream, uint64_t *address)
+{
+    const struct fgv_driver *driver = &worker->driver;
     CUdeviceptr made = 0;
+    CUmemoryPool native;
     uint64_t graph;
+    if (!driver->cuMemAllocFromPoolAsync || !driver->cuDeviceGetDefaultMemPool) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     CUresult result = fgw_capture_graph(worker, stream, &graph);
     if (result == CUDA_SUCCESS) {
         result = fgw_graph_memory_may_add(worker, graph, bytes);
     }
     if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuMemAllocFromPoolAsync
-                     ? worker->driver.cuMemAllocFromPoolAsync(&made, bytes, pool->native, stream)
-                     : CUDA_ERROR_NOT_SUPPORTED;
+        result = driver->cuDeviceGetDefaultMemPool(&native, worker->device);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuMemAllocFromPoolAsync(&made, bytes, native, stream);
     }
     if (result == CUDA_SUCCESS) {
         fgw_graph_memory_add(worker, graph, bytes);
@@ -249,9 +450,9 @@ static CUresult serve_allocation(struct fgw_worker *worker, uint64_t pool_number
     }
     CUresult result = find_pool(worker, pool_number, &pool);
     if (result == CUDA_SUCCESS && fgw_stream_is_captured(worker, stream)) {
-        return capture(worker, pool, bytes, stream->native, address);
+        return capture(worker, bytes, stream->native, address);
     }
-    return result == CUDA_SUCCESS ? allocate(worker, pool, bytes, stream->native, address) : result;
+    return result == CUDA_SUCCESS ? allocate(worker, pool, bytes, stream, address) : result;
 }
 
 CUresult fgw_serve_cuMemAllocFromPoolAsync(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -270,9 +471,8 @@ CUresult fgw_serve_pool_allocate_in_order(struct fgw_worker *worker, const struc
     return serve_allocation(worker, fixed->pool, fixed->stream, fixed->bytes, &answer->address);
 }
 
-/* Of pools and graphs only: when the device is done with other memory, nobody tells, and until then it is not the
- * quota's again. What is none of ours may be a graph's, which the driver knows.
- */
+/* Of pools and graphs only: what else is freed waits, and is not freed so. What is none of ours may be a graph's, which
+ * the driver knows. */
 CUresult fgw_serve_cuMemFreeAsync(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemFreeAsync *fixed = request->fixed;
@@ -282,19 +482,20 @@ CUresult fgw_serve_cuMemFreeAsync(struct fgw_worker *worker, const struct fgw_re
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (fixed->address == 0 || (range && !range->pool)) {
+    const bool is_captured = fgw_stream_is_captured(worker, stream);
+    if (fixed->address == 0 || (range ? !range->pool || is_captured : fgw_pools_have(worker, fixed->address))) {
         return CUDA_ERROR_INVALID_VALUE; /* an honest guest frees nothing by itself */
+    }
+    if (range) {
+        fgw_memory_forget(worker, range, stream);
+        return CUDA_SUCCESS;
     }
     if (!worker->driver.cuMemFreeAsync) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     CUresult result = worker->driver.cuMemFreeAsync(fixed->address, stream->native);
-    if (result == CUDA_SUCCESS && range) {
-        fgw_memory_forget(worker, range);
-    }
     uint64_t graph;
-    if (result == CUDA_SUCCESS && fgw_stream_is_captured(worker, stream) &&
-        fgw_capture_graph(worker, stream->native, &graph) == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && is_captured && fgw_capture_graph(worker, stream->native, &graph) == CUDA_SUCCESS) {
         fgw_graph_memory_add_free(worker, graph);
     }
     return result;
@@ -304,31 +505,19 @@ CUresult fgw_serve_cuMemPoolCreate(struct fgw_worker *worker, const struct fgw_r
 {
     const struct fgv_request_cuMemPoolCreate *fixed = request->fixed;
     (void)reply;
-    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
-                                 .maxSize = fixed->max_bytes};
-    CUmemoryPool native;
-    if (!worker->driver.cuMemPoolCreate || !worker->driver.cuMemPoolDestroy) {
-        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!worker->driver.cuDeviceGetDefaultMemPool) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* a device without pools */
     }
     CUresult result = fgw_worker_can_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (worker->calls->pools.nr >= FGW_MAX_POOLS) {
+    struct fgw_memory_pool *pool = new_pool(worker);
+    if (!pool) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    result = worker->driver.cuMemPoolCreate(&native, &properties);
-    struct fgw_memory_pool *pool = result == CUDA_SUCCESS ? new_pool(worker, native) : NULL;
-    if (pool) {
-        pool->max_bytes = fixed->max_bytes;
-        return fgw_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
-    }
-    if (result == CUDA_SUCCESS) {
-        worker->driver.cuMemPoolDestroy(native);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return result;
+    pool->max_bytes = fixed->max_bytes;
+    return fgw_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
 }
 
 CUresult fgw_serve_cuMemPoolDestroy(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -337,31 +526,10 @@ CUresult fgw_serve_cuMemPoolDestroy(struct fgw_worker *worker, const struct fgw_
     (void)reply;
     struct fgw_memory_pool *pool;
     CUresult result = fixed->pool == 0 ? CUDA_ERROR_INVALID_VALUE : find_pool(worker, fixed->pool, &pool);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = worker->driver.cuMemPoolDestroy(pool->native);
     if (result == CUDA_SUCCESS) {
         fgw_worker_unbind(worker, FGV_HANDLE_MEMORY_POOL, fixed->pool);
     }
     return result;
-}
-
-/* Whether a synchronisation would return at once. */
-static bool is_idle(const struct fgw_worker *worker)
-{
-    if (worker->nr_captures != 0 || worker->track->behind.nr != 0) {
-        return false;
-    }
-    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
-        const struct fgw_context *context = worker->contexts[i];
-        for (const struct fgw_stream *stream = context ? context->streams : NULL; stream; stream = stream->next) {
-            if (stream->last_seq > stream->done_seq) {
-                return false;
-            }
-        }
-    }
-    return true;
 }
 
 CUresult fgw_serve_cuMemPoolTrimTo(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -370,27 +538,63 @@ CUresult fgw_serve_cuMemPoolTrimTo(struct fgw_worker *worker, const struct fgw_r
     (void)reply;
     struct fgw_memory_pool *pool;
     CUresult result = find_pool(worker, fixed->pool, &pool);
-    if (worker->current && is_idle(worker)) {
-        worker->driver.cuCtxSynchronize(); /* what was freed counts as free once that was seen to be over */
-    }
     if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuMemPoolTrimTo ? worker->driver.cuMemPoolTrimTo(pool->native, fixed->keep_bytes)
-                                                : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (result == CUDA_SUCCESS) {
-        count(worker, pool);
+        release(worker, pool, fixed->keep_bytes);
     }
     return result;
 }
 
-static bool is_attribute(uint32_t which)
+/* ---- attributes ---- */
+
+CUresult fgw_pool_set(struct fgw_memory_pool *pool, uint32_t attribute, uint64_t value)
 {
-    return which >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES && which <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = (uint32_t)value != 0;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool->threshold_bytes = value;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        pool->reserved_high_bytes = value == 0 ? pool->blocks.reserved_bytes : pool->reserved_high_bytes;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        pool->used_high_bytes = value == 0 ? pool->live_bytes : pool->used_high_bytes;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return value == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static bool is_int(uint32_t which)
+CUresult fgw_pool_get(const struct fgw_memory_pool *pool, uint32_t attribute, uint64_t *value)
 {
-    return which <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        *value = pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        *value = pool->threshold_bytes;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        *value = pool->blocks.reserved_bytes;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        *value = pool->reserved_high_bytes;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        *value = pool->live_bytes;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        *value = pool->used_high_bytes;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
 }
 
 CUresult fgw_serve_cuMemPoolSetAttribute(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -398,17 +602,8 @@ CUresult fgw_serve_cuMemPoolSetAttribute(struct fgw_worker *worker, const struct
     const struct fgv_request_cuMemPoolSetAttribute *fixed = request->fixed;
     (void)reply;
     struct fgw_memory_pool *pool;
-    cuuint64_t value = fixed->value;
-    int small_value = (int)fixed->value;
-    if (!is_attribute(fixed->attribute)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     CUresult result = find_pool(worker, fixed->pool, &pool);
-    if (result != CUDA_SUCCESS || !worker->driver.cuMemPoolSetAttribute) {
-        return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result;
-    }
-    return worker->driver.cuMemPoolSetAttribute(pool->native, (CUmemPool_attribute)fixed->attribute,
-                                                is_int(fixed->attribute) ? (void *)&small_value : (void *)&value);
+    return result == CUDA_SUCCESS ? fgw_pool_set(pool, fixed->attribute, fixed->value) : result;
 }
 
 CUresult fgw_serve_cuMemPoolGetAttribute(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -416,15 +611,10 @@ CUresult fgw_serve_cuMemPoolGetAttribute(struct fgw_worker *worker, const struct
     const struct fgv_request_cuMemPoolGetAttribute *fixed = request->fixed;
     struct fgv_reply_cuMemPoolGetAttribute *answer = reply;
     struct fgw_memory_pool *pool;
-    cuuint64_t value = 0;
-    if (!is_attribute(fixed->attribute)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     CUresult result = find_pool(worker, fixed->pool, &pool);
-    if (result != CUDA_SUCCESS || !worker->driver.cuMemPoolGetAttribute) {
-        return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result;
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
-    result = worker->driver.cuMemPoolGetAttribute(pool->native, (CUmemPool_attribute)fixed->attribute, &value);
-    answer->value = value;
-    return result;
+    fgw_pools_rest(worker);
+    return fgw_pool_get(pool, fixed->attribute, &answer->value);
 }

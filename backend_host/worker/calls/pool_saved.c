@@ -1,6 +1,6 @@
 /*
- * A memory pool, saved and made again: its size and its attributes. Memory that the client has from it is where the
- * driver put it, at an address that no other pool gives, so a pool that has any cannot be saved.
+ * A memory pool, saved and made again: its size and its attributes. Its memory is not the pool: one from which the
+ * client has any cannot be saved.
  */
 #include "calls/pool.h"
 #include "calls/state.h"
@@ -14,32 +14,19 @@ static const uint32_t attribute_ids[] = {
 
 struct saved_pool {
     uint64_t max_bytes;
-    uint64_t has_attributes; /* bits of those that the driver tells */
     uint64_t attributes[NR_ATTRIBUTES];
 };
-
-static bool ask(struct fgw_worker *worker, const struct fgw_memory_pool *pool, uint32_t i, uint64_t *value)
-{
-    cuuint64_t told = 0;
-    const CUresult result =
-        worker->driver.cuMemPoolGetAttribute
-            ? worker->driver.cuMemPoolGetAttribute(pool->native, (CUmemPool_attribute)attribute_ids[i], &told)
-            : CUDA_ERROR_NOT_SUPPORTED;
-    *value = told;
-    return result == CUDA_SUCCESS;
-}
 
 const char *fgw_pool_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
 {
     const struct fgw_memory_pool *pool = handle->native;
     struct saved_pool saved = {.max_bytes = pool->max_bytes};
+    (void)worker;
     if (pool->nr_live != 0) {
-        return "memory from it is where the driver put it";
+        return "there is memory from it";
     }
     for (uint32_t i = 0; i < NR_ATTRIBUTES; i++) {
-        if (ask(worker, pool, i, &saved.attributes[i])) {
-            saved.has_attributes |= UINT64_C(1) << i;
-        }
+        fgw_pool_get(pool, attribute_ids[i], &saved.attributes[i]);
     }
     fgw_saver_put(saver, &saved, sizeof(saved));
     return NULL;
@@ -57,10 +44,8 @@ const char *fgw_pool_restore(struct fgw_worker *worker, const struct fgw_saved_h
     for (uint32_t i = 0; i < NR_ATTRIBUTES && !why; i++) {
         const struct fgv_request_cuMemPoolSetAttribute set = {
             .pool = head->number, .value = was.attributes[i], .attribute = attribute_ids[i]};
-        if ((was.has_attributes >> i & 1) != 0) {
-            why = fgw_saved_serve(worker, saved,
-                                  &(struct fgw_saved_call){.call = FGV_CALL_cuMemPoolSetAttribute, .fixed = &set});
-        }
+        why = fgw_saved_serve(worker, saved,
+                              &(struct fgw_saved_call){.call = FGV_CALL_cuMemPoolSetAttribute, .fixed = &set});
     }
     return why;
 }

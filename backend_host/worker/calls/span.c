@@ -15,7 +15,7 @@
 #include "client/state.h"
 #include "page/layout.h"
 
-#define EXTENT_MOST_BYTES (UINT64_C(256) << 20) /* beyond, a handle costs more than its share */
+#define EXTENT_MOST_BYTES (UINT64_C(1) << 30) /* beyond, a handle costs what its parts do */
 #define MAX_EXTENTS       FGW_MAX_DEVICE_RANGES
 
 static struct fgv_driver real; /* the driver's own calls, of the one device library of this process */
@@ -178,6 +178,21 @@ CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t by
     }
     fgw_ranges_erase_some(extents, first, end - first);
     return result;
+}
+
+bool fgw_span_last_whole(const struct fgw_worker *worker, uint64_t address, uint64_t bytes, struct fgw_range *extent)
+{
+    const struct fgw_ranges *extents = &worker->calls->span.extents;
+    for (uint32_t i = fgw_ranges_after(extents, address + bytes - 1); i-- > 0;) {
+        *extent = extents->items[i];
+        if (extent->address < address) {
+            return false;
+        }
+        if (extent->address + extent->bytes <= address + bytes) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- allocations ---- */

@@ -38,6 +38,8 @@ bool fgw_span_take(struct fgw_worker *worker, uint64_t bytes, uint64_t *address)
 CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t bytes);
 /* The memory whose extents lie in here, all of them whole; the addresses stay taken. Adds to `dropped_bytes`. */
 CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes);
+/* Finds the last extent that lies whole in here; false: there is none. */
+bool fgw_span_last_whole(const struct fgw_worker *worker, uint64_t address, uint64_t bytes, struct fgw_range *extent);
 /* Gives addresses back that have no memory. */
 void fgw_span_give(struct fgw_worker *worker, uint64_t address);
 

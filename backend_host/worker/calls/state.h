@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "calls/pool_blocks.h"
 #include "client/ranges.h"
 #include "client/state.h"
 #include "track/state.h"
@@ -69,12 +70,17 @@ struct fgw_hosts {
     atomic_uint nr_rounds;        /* of the worker's loop */
 };
 
+#define FGW_POOL_NR_REUSES 3u
+
 struct fgw_memory_pool {
     struct fgw_memory_pool *next;
-    CUmemoryPool native;
-    uint64_t max_bytes;     /* as the client asked for, 0: no limit */
-    uint64_t live_bytes;    /* that the client has allocated and not freed */
-    uint64_t counted_bytes; /* to the quota */
+    struct fgw_blocks blocks;
+    uint64_t max_bytes;       /* as the client asked for, 0: no limit */
+    uint64_t threshold_bytes; /* that it keeps when all work is over */
+    uint64_t live_bytes;      /* that the client has allocated and not freed */
+    uint64_t counted_bytes;   /* to the quota */
+    uint64_t used_high_bytes, reserved_high_bytes;
+    uint32_t reuse[FGW_POOL_NR_REUSES]; /* what the client allows: nothing follows from it but for the answer */
     uint32_t nr_live;
     bool is_destroyed; /* by the client; goes with its last allocation */
 };

@@ -206,6 +206,7 @@ static void look_around(struct fgw_worker *worker, uint64_t now_ns)
     if (now_ns - worker->loop->looked_ns > LOOK_NS) {
         look_after_client(worker, now_ns);
         show_use(worker, now_ns);
+        fgw_pools_rest(worker);
     }
 }
 

@@ -99,7 +99,8 @@ static CUresult enter_owner(uintptr_t address, CUresult not_found)
     if (address && !allocation) {
         return sgp_leave(not_found);
     }
-    return allocation && allocation->context->error ? sgp_leave(allocation->context->error) : CUDA_SUCCESS;
+    const bool has_failed = allocation && allocation->context && allocation->context->error;
+    return has_failed ? sgp_leave(allocation->context->error) : CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)

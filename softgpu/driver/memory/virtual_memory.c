@@ -257,7 +257,6 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
                                       .mapped_bytes = size,
                                       .kind = SGP_MEMORY_MAPPED,
                                       .owner = &owner,
-                                      .context = sgp_context_current(),
                                       .id = sgp_new_id(),
                                       .physical = physical,
                                       .physical_offset = offset};
