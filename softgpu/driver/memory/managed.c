@@ -9,7 +9,7 @@
 
 static struct fgv_advice advice;
 
-static void deleted(const struct sgp_allocation *allocation)
+static void deleted(struct sgp_allocation *allocation)
 {
     fgv_advice_forget(&advice, allocation->start, allocation->mapped_bytes);
 }

@@ -8,7 +8,6 @@
 #include "base/view.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
-#include "memory/pool.h"
 #include "stream/capture.h"
 #include "stream/queue.h"
 
@@ -39,9 +38,6 @@ SGP_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     result = sgp_memory_new(context, bytesize, SGP_MEMORY_DEVICE, &address);
-    if (result && sgp_pools_trim(context->device)) {
-        result = sgp_memory_new(context, bytesize, SGP_MEMORY_DEVICE, &address);
-    }
     if (!result) {
         *dptr = (CUdeviceptr)(uintptr_t)address;
     }

@@ -22,12 +22,10 @@
 #define RESERVATION_BYTES (1ull << 36)
 #define HUGE_PAGE_BYTES   (1ull << 21)
 
-/* Sorted by address, disjoint, of all devices and of the host. */
-static struct sgp_allocation *allocations;
-static size_t nr_allocations;
-static size_t max_allocations;
+static struct sgp_ranges allocations; /* of all devices and of the host */
 static uint64_t next_offset[SGP_MAX_DEVICES];
-struct sgp_reservation *sgp_reservations;
+struct sgp_ranges sgp_reservations;
+bool (*sgp_memory_trim)(struct sgp_device *device);
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -61,41 +59,34 @@ bool sgp_memory_reserve(struct sgp_device *device)
     return false;
 }
 
-/* The index of the first allocation that ends after the address. */
-static size_t index_of(uintptr_t address)
+static uintptr_t end_of(const struct sgp_allocation *allocation)
 {
-    size_t low = 0, high = nr_allocations;
-
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (allocations[middle].start + allocations[middle].mapped_bytes <= address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return allocation->start + allocation->mapped_bytes;
 }
 
-static struct sgp_allocation *insert(const struct sgp_allocation *allocation)
+struct sgp_allocation *sgp_memory_find(uintptr_t address)
 {
-    size_t i = index_of(allocation->start);
+    return (struct sgp_allocation *)sgp_ranges_find(&allocations, address);
+}
 
-    if (nr_allocations == max_allocations) {
-        size_t grown = max_allocations ? 2 * max_allocations : 64;
-        struct sgp_allocation *moved = realloc(allocations, grown * sizeof(*moved));
+struct sgp_allocation *sgp_memory_after(uintptr_t address)
+{
+    return (struct sgp_allocation *)sgp_ranges_after(&allocations, address);
+}
 
-        if (!moved) {
-            return NULL;
-        }
-        allocations = moved;
-        max_allocations = grown;
+struct sgp_allocation *sgp_memory_enter(const struct sgp_allocation *allocation)
+{
+    struct sgp_allocation *entered = malloc(sizeof(*entered));
+
+    if (!entered) {
+        return NULL;
     }
-    memmove(&allocations[i + 1], &allocations[i], (nr_allocations - i) * sizeof(*allocations));
-    allocations[i] = *allocation;
-    nr_allocations++;
-    return &allocations[i];
+    *entered = *allocation;
+    if (!sgp_ranges_add(&allocations, &entered->range)) {
+        free(entered);
+        return NULL;
+    }
+    return entered;
 }
 
 /* A free place in [from, to) of the reservation; 0: none. The page after it stays free. */
@@ -105,19 +96,17 @@ static uint64_t find_gap(const struct sgp_device *device, uint64_t from, uint64_
     uintptr_t base = (uintptr_t)device->reservation;
     uintptr_t candidate = round_up(base + from, alignment);
 
-    for (size_t i = index_of(base + from);; i++) {
-        uintptr_t limit = base + to;
+    for (;;) {
+        const struct sgp_allocation *next = sgp_memory_after(candidate);
+        uintptr_t limit = next && next->start < base + to ? next->start : base + to;
 
-        if (i < nr_allocations && allocations[i].start < limit) {
-            limit = allocations[i].start;
-        }
         if (candidate + bytes + SGP_PAGE_BYTES <= limit) {
             return candidate;
         }
-        if (i >= nr_allocations || limit == base + to) {
+        if (limit == base + to) {
             return 0;
         }
-        candidate = round_up(allocations[i].start + allocations[i].mapped_bytes + SGP_PAGE_BYTES, alignment);
+        candidate = round_up(end_of(next) + SGP_PAGE_BYTES, alignment);
     }
 }
 
@@ -157,13 +146,20 @@ static void place_close(uint64_t place, uint64_t bytes)
     sgp_view_changed(place, bytes, PROT_NONE);
 }
 
+bool sgp_memory_take(struct sgp_device *device, uint64_t bytes)
+{
+    return sgp_state_reserve(device->state, bytes, device->memory_bytes) ||
+           (bytes <= device->memory_bytes && sgp_memory_trim(device) &&
+            sgp_state_reserve(device->state, bytes, device->memory_bytes));
+}
+
 CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, void **address)
 {
     struct sgp_device *device = context->device;
     uint64_t mapped = round_up(bytes, SGP_PAGE_BYTES), place;
     struct sgp_allocation allocation;
 
-    if (bytes > device->memory_bytes || !sgp_state_reserve(device->state, mapped, device->memory_bytes)) {
+    if (bytes > device->memory_bytes || !sgp_memory_take(device, mapped)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     place = find_place(device, mapped);
@@ -174,7 +170,7 @@ CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memor
         sgp_state_give_back(device->state, mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (!insert(&allocation)) {
+    if (!sgp_memory_enter(&allocation)) {
         place_close(place, mapped);
         sgp_state_give_back(device->state, mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -183,24 +179,19 @@ CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memor
     return CUDA_SUCCESS;
 }
 
-struct sgp_allocation *sgp_memory_enter(const struct sgp_allocation *allocation)
-{
-    return insert(allocation);
-}
-
 CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t bytes, enum sgp_memory_kind kind,
                              unsigned int flags)
 {
     struct sgp_allocation allocation = {
         .start = (uintptr_t)start, .bytes = bytes, .mapped_bytes = bytes, .kind = kind, .flags = flags};
-    size_t i = index_of((uintptr_t)start);
+    const struct sgp_allocation *after = sgp_memory_after((uintptr_t)start);
 
-    if (i < nr_allocations && allocations[i].start < (uintptr_t)start + bytes) {
+    if (after && after->start < (uintptr_t)start + bytes) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
     allocation.context = context;
     allocation.id = sgp_new_id();
-    if (!insert(&allocation)) {
+    if (!sgp_memory_enter(&allocation)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sgp_view_outdate();
@@ -212,8 +203,6 @@ CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t byt
 
 void sgp_memory_delete(struct sgp_allocation *allocation)
 {
-    size_t i = (size_t)(allocation - allocations);
-
     if (allocation->kind == SGP_MEMORY_HOST) {
         sgp_view_outdate();
         sgp_reach_unmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
@@ -228,56 +217,32 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
         place_close(allocation->start, allocation->mapped_bytes);
         sgp_state_give_back(allocation->context->device->state, allocation->mapped_bytes);
     }
+    sgp_ranges_remove(&allocations, &allocation->range);
     if (allocation->owner && allocation->owner->deleted) {
         allocation->owner->deleted(allocation);
     }
-    nr_allocations--;
-    memmove(&allocations[i], &allocations[i + 1], (nr_allocations - i) * sizeof(*allocations));
+    free(allocation);
 }
 
 void sgp_memory_delete_context(struct CUctx_st *context)
 {
-    for (size_t i = nr_allocations; i-- > 0;) {
-        if (allocations[i].context == context) {
-            sgp_memory_delete(&allocations[i]);
+    struct sgp_allocation *allocation = sgp_memory_after(0);
+
+    while (allocation) {
+        uintptr_t end = end_of(allocation);
+
+        if (allocation->context == context) {
+            sgp_memory_delete(allocation);
         }
+        allocation = sgp_memory_after(end);
     }
 }
 
-struct sgp_allocation *sgp_memory_find(uintptr_t address)
+const struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t bytes)
 {
-    size_t i = index_of(address);
+    const struct sgp_reservation *one = (const struct sgp_reservation *)sgp_ranges_find(&sgp_reservations, address);
 
-    return i < nr_allocations && allocations[i].start <= address ? &allocations[i] : NULL;
-}
-
-struct sgp_allocation *sgp_memory_after(uintptr_t address)
-{
-    size_t i = index_of(address);
-
-    return i < nr_allocations ? &allocations[i] : NULL;
-}
-
-struct sgp_allocation *sgp_memory_search(bool (*visit)(const struct sgp_allocation *allocation, const void *what),
-                                         const void *what)
-{
-    for (size_t i = 0; i < nr_allocations; i++) {
-        if (visit(&allocations[i], what)) {
-            return &allocations[i];
-        }
-    }
-    return NULL;
-}
-
-struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t bytes)
-{
-    for (struct sgp_reservation *one = sgp_reservations; one; one = one->next) {
-        if (address >= one->start && address - one->start < one->bytes &&
-            bytes <= one->bytes - (address - one->start)) {
-            return one;
-        }
-    }
-    return NULL;
+    return one && bytes <= one->bytes - (address - one->start) ? one : NULL;
 }
 
 bool sgp_memory_is_device_address(uintptr_t address)

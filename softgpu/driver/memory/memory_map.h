@@ -2,6 +2,7 @@
 #ifndef SOFTGPU_MEMORY_MAP_H
 #define SOFTGPU_MEMORY_MAP_H
 
+#include "base/ranges.h"
 #include "device/current.h"
 
 enum sgp_memory_kind {
@@ -24,13 +25,18 @@ struct sgp_memory_owner {
     bool (*is_live)(const struct sgp_allocation *allocation); /* whether the program may free it */
     void (*free)(struct sgp_allocation *allocation);          /* by cuMemFree, after everything that may use it */
     CUresult (*free_in)(struct sgp_allocation *allocation, struct CUstream_st *stream);
-    void (*deleted)(const struct sgp_allocation *allocation); /* it is gone */
+    void (*deleted)(struct sgp_allocation *allocation); /* it is gone */
 };
 
 struct sgp_allocation {
-    uintptr_t start;
-    uint64_t bytes;        /* as the program asked */
-    uint64_t mapped_bytes; /* whole pages */
+    union {
+        struct sgp_range range;
+        struct {
+            uintptr_t start;
+            uint64_t mapped_bytes; /* whole pages */
+        };
+    };
+    uint64_t bytes; /* as the program asked */
     enum sgp_memory_kind kind;
     const struct sgp_memory_owner *owner; /* or NULL */
     unsigned int flags;
@@ -39,13 +45,20 @@ struct sgp_allocation {
     struct CUmemPoolHandle_st *pool; /* of POOLED */
     struct CUstream_st *freed_in;    /* POOLED, after cuMemFreeAsync and before that has run */
     bool is_kept;                    /* POOLED: free, and the pool's for use again */
-    struct sgp_physical *physical;   /* of MAPPED */
+    struct sgp_allocation *next_kept, **kept_link;
+    struct sgp_physical *physical; /* of MAPPED */
     uint64_t physical_offset;
     struct sgp_graph_memory *graph_memory; /* of GRAPH */
     const struct sgp_module *code;         /* of MODULE, or NULL: which variables are where */
     CUmemAccess_flags access;
     bool is_sync_memops;
 };
+
+/* Gives memory back that nobody uses, if there is any: the pools'. */
+extern bool (*sgp_memory_trim)(struct sgp_device *device);
+/* Counts so many bytes more against the device's memory; false: there are not as many. sgp_state_give_back() ends it.
+ */
+bool sgp_memory_take(struct sgp_device *device, uint64_t bytes);
 
 bool sgp_memory_reserve(struct sgp_device *device);
 CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, void **address);
@@ -56,13 +69,10 @@ struct sgp_allocation *sgp_memory_enter(const struct sgp_allocation *allocation)
 void sgp_memory_delete(struct sgp_allocation *allocation);
 void sgp_memory_delete_context(struct CUctx_st *context); /* everything that belongs to it */
 
-/* The allocation that holds this address; NULL: none. Valid until the next allocation or release. */
+/* The allocation that holds this address; NULL: none. */
 struct sgp_allocation *sgp_memory_find(uintptr_t address);
 /* The first allocation that ends after the address, in the order of addresses; NULL: none. */
 struct sgp_allocation *sgp_memory_after(uintptr_t address);
-/* Calls visit() for each allocation until it says true; that one, or NULL. */
-struct sgp_allocation *sgp_memory_search(bool (*visit)(const struct sgp_allocation *allocation, const void *what),
-                                         const void *what);
 /* Is this an address of some device's, allocated or not? */
 bool sgp_memory_is_device_address(uintptr_t address);
 /* Whether a copy may touch these bytes: `is_device` says that the caller named them as device memory. */
@@ -70,13 +80,17 @@ bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device);
 
 /* Addresses without memory that the program reserved. */
 struct sgp_reservation {
-    uintptr_t start;
-    uint64_t bytes;
-    struct sgp_reservation *next;
+    union {
+        struct sgp_range range;
+        struct {
+            uintptr_t start;
+            uint64_t bytes;
+        };
+    };
 };
 
-extern struct sgp_reservation *sgp_reservations;
+extern struct sgp_ranges sgp_reservations;
 /* The one that holds all of these bytes; NULL: none does. */
-struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t bytes);
+const struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t bytes);
 
 #endif

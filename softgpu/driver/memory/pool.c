@@ -2,7 +2,8 @@
  * Stream-ordered allocation. Memory is had at once, earlier than its place in the stream: that does no harm. It is free
  * when its free has run in the stream; then the pool keeps it up to its release threshold, and hands it out again.
  *
- * Wrong when: a program holds tens of thousands of pooled allocations. Finding one to use again looks at all of them.
+ * Wrong when: a pool keeps tens of thousands of free pieces that are too small. Finding one that fits looks at them
+ * all.
  */
 #include "memory/pool.h"
 
@@ -17,55 +18,72 @@
 /* Kept memory serves requests down to this part of its size. */
 #define FIT_DIVISOR 2u
 
+static struct CUmemPoolHandle_st *pools;
+
+static void kept_add(struct sgp_allocation *allocation)
+{
+    struct CUmemPoolHandle_st *pool = allocation->pool;
+
+    allocation->is_kept = true;
+    allocation->next_kept = pool->kept;
+    allocation->kept_link = &pool->kept;
+    if (pool->kept) {
+        pool->kept->kept_link = &allocation->next_kept;
+    }
+    pool->kept = allocation;
+}
+
+static void kept_remove(struct sgp_allocation *allocation)
+{
+    allocation->is_kept = false;
+    *allocation->kept_link = allocation->next_kept;
+    if (allocation->next_kept) {
+        allocation->next_kept->kept_link = allocation->kept_link;
+    }
+}
+
+static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep_bytes)
+{
+    sgp_object_keep(pool); /* a destroyed one goes with its last memory */
+    while (pool->reserved_bytes > keep_bytes && pool->kept) {
+        sgp_memory_delete(pool->kept);
+    }
+    sgp_object_release(pool);
+}
+
+/* All pools of the device. One that is destroyed keeps nothing, so that none goes here. */
+static bool trim_all(struct sgp_device *device)
+{
+    bool is_trimmed = false;
+
+    for (struct CUmemPoolHandle_st *pool = pools; pool; pool = pool->next) {
+        if (pool->device == device && pool->kept) {
+            trim(pool, 0);
+            is_trimmed = true;
+        }
+    }
+    return is_trimmed;
+}
+
 void sgp_pool_open(struct sgp_device *device)
 {
     static struct CUmemPoolHandle_st default_pools[SGP_MAX_DEVICES];
     struct CUmemPoolHandle_st *pool = &default_pools[device->ordinal];
 
-    *pool = (struct CUmemPoolHandle_st){.device = device, .reuse = {1, 1, 1}};
+    *pool = (struct CUmemPoolHandle_st){.device = device, .reuse = {1, 1, 1}, .next = pools};
     sgp_object_add(pool, SGP_MEMORY_POOL, NULL);
-    device->default_pool = device->pool = pool;
+    pools = device->default_pool = device->pool = pool;
+    sgp_memory_trim = trim_all;
 }
 
-static bool is_kept_by(const struct sgp_allocation *allocation, const void *pool)
-{
-    return allocation->is_kept && allocation->pool == pool;
-}
-
-static bool is_kept_on(const struct sgp_allocation *allocation, const void *device)
-{
-    return allocation->is_kept && allocation->pool->device == device;
-}
-
-bool sgp_pools_trim(struct sgp_device *device)
-{
-    struct sgp_allocation *kept;
-    bool is_trimmed = false;
-
-    while ((kept = sgp_memory_search(is_kept_on, device))) {
-        sgp_memory_delete(kept);
-        is_trimmed = true;
-    }
-    return is_trimmed;
-}
-
-static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep_bytes)
-{
-    struct sgp_allocation *kept;
-
-    sgp_object_keep(pool); /* a destroyed one goes with its last memory */
-    while (pool->reserved_bytes > keep_bytes && (kept = sgp_memory_search(is_kept_by, pool))) {
-        sgp_memory_delete(kept);
-    }
-    sgp_object_release(pool);
-}
-
-static void deleted(const struct sgp_allocation *allocation)
+static void deleted(struct sgp_allocation *allocation)
 {
     struct CUmemPoolHandle_st *pool = allocation->pool;
 
     pool->reserved_bytes -= allocation->mapped_bytes;
-    if (!allocation->is_kept && !allocation->freed_in) {
+    if (allocation->is_kept) {
+        kept_remove(allocation);
+    } else if (!allocation->freed_in) {
         pool->used_bytes -= allocation->bytes;
     }
     if (pool != pool->device->default_pool) {
@@ -79,7 +97,7 @@ static void give_back(struct sgp_allocation *allocation)
     struct CUmemPoolHandle_st *pool = allocation->pool;
 
     allocation->freed_in = NULL;
-    allocation->is_kept = true;
+    kept_add(allocation);
     trim(pool, pool->is_destroyed ? 0 : pool->release_threshold_bytes);
 }
 
@@ -91,17 +109,15 @@ static void free_pooled(struct sgp_allocation *allocation)
 
 static const struct sgp_memory_owner owner = {.free = free_pooled, .deleted = deleted};
 
-struct wish {
-    const struct CUmemPoolHandle_st *pool;
-    uint64_t bytes;
-};
-
-static bool suits(const struct sgp_allocation *allocation, const void *what)
+/* Free memory of the pool that fits; NULL: none. */
+static struct sgp_allocation *kept_find(const struct CUmemPoolHandle_st *pool, uint64_t bytes)
 {
-    const struct wish *wish = what;
+    struct sgp_allocation *kept = pool->kept;
 
-    return is_kept_by(allocation, wish->pool) && allocation->mapped_bytes >= wish->bytes &&
-           allocation->mapped_bytes / FIT_DIVISOR <= wish->bytes;
+    while (kept && (kept->mapped_bytes < bytes || kept->mapped_bytes / FIT_DIVISOR > bytes)) {
+        kept = kept->next_kept;
+    }
+    return kept;
 }
 
 /* New memory. When there is none, kept memory goes first, and then all work is waited for: it may end in frees. */
@@ -122,7 +138,6 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
         sgp_object_keep(context);
         sgp_queue_drain(context);
         sgp_object_release(context);
-        sgp_pools_trim(pool->device);
         result = sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, &address);
     }
     if (result) {
@@ -141,12 +156,11 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
 static CUresult allocate(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, uint64_t bytes,
                          CUdeviceptr *address)
 {
-    const struct wish wish = {.pool = pool, .bytes = bytes};
-    struct sgp_allocation *allocation = sgp_memory_search(suits, &wish);
+    struct sgp_allocation *allocation = kept_find(pool, bytes);
     CUresult result = CUDA_SUCCESS;
 
     if (allocation) {
-        allocation->is_kept = false;
+        kept_remove(allocation);
         allocation->bytes = bytes;
         allocation->context = context;
         allocation->id = sgp_new_id();
@@ -267,6 +281,12 @@ static bool is_own_device(const CUmemLocation *location, struct sgp_device **dev
 
 static void pool_destroy(void *object)
 {
+    struct CUmemPoolHandle_st **link = &pools;
+
+    while (*link != object) {
+        link = &(*link)->next;
+    }
+    *link = (*link)->next;
     free(object);
 }
 
@@ -293,6 +313,8 @@ SGP_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *po
         free(made);
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
+    made->next = pools;
+    pools = made;
     made->device = device;
     made->max_bytes = poolProps->maxSize;
     for (int i = 0; i < 3; i++) {

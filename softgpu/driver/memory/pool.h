@@ -8,7 +8,9 @@
 /* A memory pool: what it holds are allocations that name it. */
 struct CUmemPoolHandle_st {
     struct sgp_object object;
+    struct CUmemPoolHandle_st *next; /* of all pools */
     struct sgp_device *device;
+    struct sgp_allocation *kept; /* free memory: the head of a list */
     uint64_t release_threshold_bytes;
     uint64_t max_bytes; /* 0: what the device has */
     uint64_t used_bytes, used_high_bytes;
@@ -18,7 +20,5 @@ struct CUmemPoolHandle_st {
 };
 
 void sgp_pool_open(struct sgp_device *device);
-/* Gives all free memory of all pools of a device back; false: there was none. */
-bool sgp_pools_trim(struct sgp_device *device);
 
 #endif

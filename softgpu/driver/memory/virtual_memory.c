@@ -13,7 +13,6 @@
 #include "base/view.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
-#include "memory/pool.h"
 
 #define GRANULARITY_BYTES (UINT64_C(1) << 21)
 #define MAX_ADDRESS_BYTES (UINT64_C(1) << 46)
@@ -84,30 +83,30 @@ SGP_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t al
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     made->bytes = size;
-    made->next = sgp_reservations;
-    sgp_reservations = made;
+    if (!sgp_ranges_add(&sgp_reservations, &made->range)) {
+        sgp_reach_unmap((void *)made->start, size);
+        free(made);
+        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     *ptr = made->start;
     return sgp_leave(CUDA_SUCCESS);
 }
 
 SGP_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-    struct sgp_reservation **link = &sgp_reservations, *found;
+    struct sgp_reservation *found;
     const struct sgp_allocation *after;
     CUresult result = sgp_enter_driver();
 
     if (result) {
         return result;
     }
-    while (*link && ((*link)->start != ptr || (*link)->bytes != size)) {
-        link = &(*link)->next;
-    }
-    found = *link;
-    after = found ? sgp_memory_after(ptr) : NULL;
-    if (!found || (after && after->start < ptr + size)) {
+    found = (struct sgp_reservation *)sgp_ranges_find(&sgp_reservations, ptr);
+    after = sgp_memory_after(ptr);
+    if (!found || found->start != ptr || found->bytes != size || (after && after->start < ptr + size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE); /* none, or something is mapped there */
     }
-    *link = found->next;
+    sgp_ranges_remove(&sgp_reservations, &found->range);
     sgp_reach_unmap((void *)found->start, found->bytes);
     free(found);
     return sgp_leave(CUDA_SUCCESS);
@@ -177,8 +176,7 @@ SGP_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t siz
     if (result) {
         return sgp_leave(result);
     }
-    if (!sgp_state_reserve(device->state, size, device->memory_bytes) &&
-        (!sgp_pools_trim(device) || !sgp_state_reserve(device->state, size, device->memory_bytes))) {
+    if (!sgp_memory_take(device, size)) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     physical = physical_new(device, size);
@@ -214,7 +212,7 @@ static void drop(struct sgp_physical *physical)
     sgp_object_release(physical);
 }
 
-static void unmapped(const struct sgp_allocation *mapping)
+static void unmapped(struct sgp_allocation *mapping)
 {
     drop(mapping->physical);
 }
