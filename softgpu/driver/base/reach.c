@@ -17,6 +17,7 @@
 #define END_OFFSET   (UINT64_C(7) << 40)
 #define UNIT_BYTES   (UINT64_C(2) << 20)
 #define NR_TRIES     1024
+#define MAX_STRIDE   (UINT64_C(64) << 30)
 
 static uint64_t next_offset = FIRST_OFFSET; /* atomic */
 static uint64_t nr_outside;                 /* atomic: pieces of memory */
@@ -46,24 +47,26 @@ bool sgp_reach_is_closed(void)
     return __atomic_load_n(&nr_outside, __ATOMIC_RELAXED) == 0;
 }
 
-/* The offset of the next place of so many bytes. */
-static uint64_t take_place(uint64_t bytes)
+/* The offset of the next place of so many bytes, after which `stride` goes by. */
+static uint64_t take_place(uint64_t bytes, uint64_t stride)
 {
-    uint64_t offset = __atomic_load_n(&next_offset, __ATOMIC_RELAXED), place;
+    uint64_t offset = __atomic_load_n(&next_offset, __ATOMIC_RELAXED), place, next;
 
     do {
         place = bytes <= END_OFFSET - offset ? offset : FIRST_OFFSET;
-    } while (
-        !__atomic_compare_exchange_n(&next_offset, &offset, place + bytes, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        next = stride <= END_OFFSET - place ? place + stride : END_OFFSET;
+    } while (!__atomic_compare_exchange_n(&next_offset, &offset, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return place;
 }
 
+/* A place that is taken may lie in a reservation of a TiB: steps grow, so that few of them pass it. */
 static void *map_inside(uint64_t bytes, int protection, int flags)
 {
     uint64_t place_bytes = (bytes / UNIT_BYTES + 1) * UNIT_BYTES; /* more than is mapped, by a page at least */
+    uint64_t stride = place_bytes;
 
-    for (int i = 0; i < NR_TRIES; i++) {
-        void *wanted = (void *)(uintptr_t)(SGP_REACH_ADDRESS + take_place(place_bytes));
+    for (int i = 0; i < NR_TRIES; i++, stride = stride < MAX_STRIDE ? 2 * stride : stride) {
+        void *wanted = (void *)(uintptr_t)(SGP_REACH_ADDRESS + take_place(place_bytes, stride));
         void *at = mmap(wanted, bytes, protection, flags | MAP_FIXED_NOREPLACE, -1, 0);
 
         if (at == wanted) {
