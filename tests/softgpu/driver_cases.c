@@ -473,6 +473,10 @@ static const struct test_case cases[] = {
     {"stray", case_stray},
     {"own_memory", case_own_memory},
     {"tiers", case_tiers},
+    {"addresses", case_addresses},
+    {"pieces", case_pieces},
+    {"physical", case_physical},
+    {"kinds", case_kinds},
 };
 
 int main(int argc, char **argv)

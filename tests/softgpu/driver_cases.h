@@ -35,6 +35,12 @@ int case_misaligned(const char *argument);
 int case_stray(const char *argument);
 int case_own_memory(const char *argument);
 
+/* driver_cases_memory.c */
+int case_addresses(const char *argument);
+int case_pieces(const char *argument);
+int case_physical(const char *argument);
+int case_kinds(const char *argument);
+
 /* driver_cases_streams.c */
 int case_order(const char *argument);
 int case_row(const char *argument);

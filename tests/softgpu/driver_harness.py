@@ -24,7 +24,7 @@ def _build(target: str, library: Path, cases: Path, *flags: str) -> None:
     cases.parent.mkdir(parents=True, exist_ok=True)
     unfinished = cases.with_suffix(f".{os.getpid()}")
     command = ["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", *flags]
-    command += ["-I", str(ROOT / "cuda_api" / "include"), "-o", str(unfinished)]
+    command += ["-I", str(ROOT / "cuda_api" / "include"), "-I", str(ROOT), "-o", str(unfinished)]
     command += [str(source) for source in sources if source.suffix == ".c"] + [str(library)]
     subprocess.run(command, check=True)
     unfinished.replace(cases)

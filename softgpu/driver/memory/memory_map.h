@@ -46,8 +46,7 @@ struct sgp_allocation {
     struct CUstream_st *freed_in;    /* POOLED, after cuMemFreeAsync and before that has run */
     bool is_kept;                    /* POOLED: free, and the pool's for use again */
     struct sgp_allocation *next_kept, **kept_link;
-    struct sgp_physical *physical; /* of MAPPED */
-    uint64_t physical_offset;
+    struct sgp_physical *physical;         /* of MAPPED */
     struct sgp_graph_memory *graph_memory; /* of GRAPH */
     const struct sgp_module *code;         /* of MODULE, or NULL: which variables are where */
     CUmemAccess_flags access;

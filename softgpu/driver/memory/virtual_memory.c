@@ -1,34 +1,23 @@
 /*
- * Virtual memory: addresses without memory, memory without addresses, and the one mapped into the other.
+ * Virtual memory: addresses without memory, and physical memory mapped into them.
  *
- * Reserved addresses are mapped without access, wherever the kernel of the host has room for them; physical memory is a
- * memory file, of which parts may be mapped at several places. Mappings stand among the other allocations.
+ * Reserved addresses are mapped without access, where the program asks for them or wherever the kernel of the host has
+ * room. Physical memory may be mapped at several places, whole as on a GPU. Mappings stand among the other allocations.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/reach.h"
-#include "base/state.h"
 #include "base/view.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
+#include "memory/physical.h"
 
-#define GRANULARITY_BYTES (UINT64_C(1) << 21)
 #define MAX_ADDRESS_BYTES (UINT64_C(1) << 46)
-
-struct sgp_physical {
-    struct sgp_object object; /* each mapping holds it, and so does the program */
-    struct sgp_device *device;
-    uint64_t bytes;
-    uint32_t nr_retained; /* by the program: the handle is good while this is not 0 */
-    int file;
-    CUmemAllocationProp properties;
-};
 
 static bool is_whole_pages(uint64_t value)
 {
-    return value % GRANULARITY_BYTES == 0;
+    return value % SGP_GRANULARITY_BYTES == 0;
 }
 
 static void *reserve(uint64_t wanted, uint64_t bytes, uint64_t alignment)
@@ -70,8 +59,8 @@ SGP_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t al
     if (!ptr || !size || !is_whole_pages(size) || flags || (alignment & (alignment - 1))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    if (alignment < GRANULARITY_BYTES) {
-        alignment = GRANULARITY_BYTES;
+    if (alignment < SGP_GRANULARITY_BYTES) {
+        alignment = SGP_GRANULARITY_BYTES;
     }
     made = size <= MAX_ADDRESS_BYTES && alignment <= MAX_ADDRESS_BYTES ? calloc(1, sizeof(*made)) : NULL;
     if (!made) {
@@ -112,126 +101,12 @@ SGP_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
     return sgp_leave(CUDA_SUCCESS);
 }
 
-static void physical_destroy(void *object)
-{
-    struct sgp_physical *physical = object;
-
-    close(physical->file);
-    sgp_state_give_back(physical->device->state, physical->bytes);
-    free(physical);
-}
-
-static CUresult check_properties(const CUmemAllocationProp *prop, struct sgp_device **device)
-{
-    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    *device = sgp_device_find(prop->location.id);
-    return *device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
-static struct sgp_physical *physical_new(struct sgp_device *device, uint64_t bytes)
-{
-    struct sgp_physical *physical = calloc(1, sizeof(*physical));
-
-    if (!physical) {
-        return NULL;
-    }
-    physical->file = memfd_create("softgpu", MFD_CLOEXEC);
-    if (physical->file >= 0 && ftruncate(physical->file, (off_t)bytes) == 0 &&
-        sgp_object_add(physical, SGP_PHYSICAL, physical_destroy)) {
-        physical->device = device;
-        physical->bytes = bytes;
-        physical->nr_retained = 1;
-        return physical;
-    }
-    if (physical->file >= 0) {
-        close(physical->file);
-    }
-    free(physical);
-    return NULL;
-}
-
-/* Memory that could be shared is made as any other: sharing it is what is refused. */
-SGP_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
-                                unsigned long long flags)
-{
-    struct sgp_device *device;
-    struct sgp_physical *physical;
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    if (!handle || !size || !is_whole_pages(size) || flags) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    result = check_properties(prop, &device);
-    if (!result && (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (result) {
-        return sgp_leave(result);
-    }
-    if (!sgp_memory_take(device, size)) {
-        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    physical = physical_new(device, size);
-    if (!physical) {
-        sgp_state_give_back(device->state, size);
-        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    physical->properties = *prop;
-    *handle = (uintptr_t)physical;
-    return sgp_leave(CUDA_SUCCESS);
-}
-
-/* With the lock, and a handle that is the program's; on error nothing is locked. */
-static CUresult enter_physical(CUmemGenericAllocationHandle handle, struct sgp_physical **physical)
-{
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    *physical = (struct sgp_physical *)(uintptr_t)handle;
-    if (!sgp_object_is(*physical, SGP_PHYSICAL) || !(*physical)->nr_retained) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    return CUDA_SUCCESS;
-}
-
-static void drop(struct sgp_physical *physical)
-{
-    if (physical->object.nr_references == 1) {
-        sgp_object_remove(physical);
-    }
-    sgp_object_release(physical);
-}
-
 static void unmapped(struct sgp_allocation *mapping)
 {
-    drop(mapping->physical);
+    sgp_physical_drop(mapping->physical);
 }
 
 static const struct sgp_memory_owner owner = {.deleted = unmapped};
-
-SGP_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-    struct sgp_physical *physical;
-    CUresult result = enter_physical(handle, &physical);
-
-    if (result) {
-        return result;
-    }
-    if (--physical->nr_retained == 0) {
-        drop(physical);
-    }
-    return sgp_leave(CUDA_SUCCESS);
-}
 
 SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                              unsigned long long flags)
@@ -239,7 +114,7 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
     struct sgp_physical *physical;
     struct sgp_allocation mapping;
     const struct sgp_allocation *after;
-    CUresult result = enter_physical(handle, &physical);
+    CUresult result = sgp_enter_physical(handle, &physical);
 
     if (result) {
         return result;
@@ -250,19 +125,22 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
         (after && after->start < ptr + size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
+    if (size != physical->bytes) {
+        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
     mapping = (struct sgp_allocation){.start = ptr,
                                       .bytes = size,
                                       .mapped_bytes = size,
                                       .kind = SGP_MEMORY_MAPPED,
                                       .owner = &owner,
                                       .id = sgp_new_id(),
-                                      .physical = physical,
-                                      .physical_offset = offset};
+                                      .physical = physical};
     if (!sgp_memory_enter(&mapping)) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     sgp_object_keep(physical);
-    if (mmap((void *)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->file, (off_t)offset) == MAP_FAILED) {
+    if (mmap((void *)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->file, (off_t)physical->offset) ==
+        MAP_FAILED) {
         sgp_memory_delete(sgp_memory_find(ptr));
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -365,38 +243,6 @@ SGP_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocatio
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *flags = mapping->access;
-    return sgp_leave(CUDA_SUCCESS);
-}
-
-SGP_EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
-                                                  CUmemAllocationGranularity_flags option)
-{
-    struct sgp_device *device;
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    if (!granularity || (unsigned int)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    result = check_properties(prop, &device);
-    if (!result) {
-        *granularity = GRANULARITY_BYTES;
-    }
-    return sgp_leave(result);
-}
-
-SGP_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
-                                                           CUmemGenericAllocationHandle handle)
-{
-    struct sgp_physical *physical;
-    CUresult result = sgp_with_argument(enter_physical(handle, &physical), prop);
-
-    if (result) {
-        return result;
-    }
-    *prop = physical->properties;
     return sgp_leave(CUDA_SUCCESS);
 }
 

@@ -1,0 +1,235 @@
+/*
+ * Physical memory lies in memory files, so that it may be mapped at several places. What stays in this process shares
+ * files, the stores, so that thousands of pieces take few descriptors: a place in a store is used once, and given back
+ * to the host; a store goes with its last piece.
+ *
+ * Wrong when: a program keeps one piece of each of thousands of stores.
+ */
+#include "memory/physical.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/state.h"
+#include "cuda_api/prototypes.h"
+#include "memory/memory_map.h"
+
+#define STORE_BYTES (UINT64_C(256) << 20) /* small, as a process may be kept from making large files */
+
+struct sgp_store {
+    int file;
+    uint64_t bytes; /* that were handed out */
+    uint32_t nr_pieces;
+};
+
+static struct sgp_store *current; /* which the next piece is of; NULL: a new one */
+
+static bool is_whole_granules(uint64_t bytes)
+{
+    return bytes && bytes % SGP_GRANULARITY_BYTES == 0;
+}
+
+static struct sgp_store *store_new(void)
+{
+    struct sgp_store *store = malloc(sizeof(*store));
+
+    if (!store) {
+        return NULL;
+    }
+    *store = (struct sgp_store){.file = memfd_create("softgpu", MFD_CLOEXEC)};
+    if (store->file < 0) {
+        free(store);
+        return NULL;
+    }
+    return store;
+}
+
+static void store_end(struct sgp_store *store)
+{
+    if (current == store) {
+        current = NULL;
+    }
+    close(store->file);
+    free(store);
+}
+
+/* The piece becomes part of a store of at most so many bytes, or of one of its own; false: the host has no file. */
+static bool store_take(struct sgp_physical *piece, uint64_t most_bytes)
+{
+    struct sgp_store *store = current;
+
+    if (!store || piece->bytes > most_bytes || store->bytes > most_bytes - piece->bytes) {
+        store = store_new();
+    }
+    if (!store || ftruncate(store->file, (off_t)(store->bytes + piece->bytes))) {
+        if (store && !store->nr_pieces) {
+            store_end(store);
+        }
+        return false;
+    }
+    piece->store = store;
+    piece->file = store->file;
+    piece->offset = store->bytes;
+    store->bytes += piece->bytes;
+    store->nr_pieces++;
+    if (!current || store->bytes < current->bytes) { /* the one with more room */
+        current = store;
+    }
+    return true;
+}
+
+static void store_give_back(const struct sgp_physical *piece)
+{
+    struct sgp_store *store = piece->store;
+
+    if (--store->nr_pieces == 0) {
+        store_end(store);
+    } else if (fallocate(store->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)piece->offset,
+                         (off_t)piece->bytes)) {
+        sgp_log("device", "the host does not take %zu bytes back", (size_t)piece->bytes);
+    }
+}
+
+static void physical_destroy(void *object)
+{
+    struct sgp_physical *physical = object;
+
+    sgp_state_give_back(physical->device->state, physical->bytes);
+    store_give_back(physical);
+    free(physical);
+}
+
+static CUresult check_properties(const CUmemAllocationProp *prop, struct sgp_device **device)
+{
+    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    *device = sgp_device_find(prop->location.id);
+    return *device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static struct sgp_physical *physical_new(struct sgp_device *device, uint64_t bytes)
+{
+    struct sgp_physical *physical = calloc(1, sizeof(*physical));
+
+    if (!physical || !sgp_object_add(physical, SGP_PHYSICAL, physical_destroy)) {
+        free(physical);
+        return NULL;
+    }
+    physical->device = device;
+    physical->bytes = bytes;
+    physical->nr_retained = 1;
+    if (!store_take(physical, device->memory_bytes < STORE_BYTES ? device->memory_bytes : STORE_BYTES)) {
+        sgp_object_remove(physical);
+        free(physical);
+        return NULL;
+    }
+    return physical;
+}
+
+/* Memory that could be shared is made as any other: sharing it is what is refused. */
+SGP_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
+                                unsigned long long flags)
+{
+    struct sgp_device *device;
+    struct sgp_physical *physical;
+    CUresult result = sgp_enter_driver();
+
+    if (result) {
+        return result;
+    }
+    if (!handle || !is_whole_granules(size) || flags) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    result = check_properties(prop, &device);
+    if (!result && (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result) {
+        return sgp_leave(result);
+    }
+    if (!sgp_memory_take(device, size)) {
+        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    physical = physical_new(device, size);
+    if (!physical) {
+        sgp_state_give_back(device->state, size);
+        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    physical->properties = *prop;
+    *handle = (uintptr_t)physical;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+CUresult sgp_enter_physical(CUmemGenericAllocationHandle handle, struct sgp_physical **physical)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result) {
+        return result;
+    }
+    *physical = (struct sgp_physical *)(uintptr_t)handle;
+    if (!sgp_object_is(*physical, SGP_PHYSICAL) || !(*physical)->nr_retained) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    return CUDA_SUCCESS;
+}
+
+void sgp_physical_drop(struct sgp_physical *physical)
+{
+    if (physical->object.nr_references == 1) {
+        sgp_object_remove(physical);
+    }
+    sgp_object_release(physical);
+}
+
+SGP_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    struct sgp_physical *physical;
+    CUresult result = sgp_enter_physical(handle, &physical);
+
+    if (result) {
+        return result;
+    }
+    if (--physical->nr_retained == 0) {
+        sgp_physical_drop(physical);
+    }
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                                  CUmemAllocationGranularity_flags option)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_enter_driver();
+
+    if (result) {
+        return result;
+    }
+    if (!granularity || (unsigned int)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    result = check_properties(prop, &device);
+    if (!result) {
+        *granularity = SGP_GRANULARITY_BYTES;
+    }
+    return sgp_leave(result);
+}
+
+SGP_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                           CUmemGenericAllocationHandle handle)
+{
+    struct sgp_physical *physical;
+    CUresult result = sgp_with_argument(sgp_enter_physical(handle, &physical), prop);
+
+    if (result) {
+        return result;
+    }
+    *prop = physical->properties;
+    return sgp_leave(CUDA_SUCCESS);
+}

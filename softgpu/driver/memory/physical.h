@@ -1,0 +1,26 @@
+/* Physical memory: what cuMemCreate makes, of which mappings are views. With the lock. */
+#ifndef SOFTGPU_PHYSICAL_H
+#define SOFTGPU_PHYSICAL_H
+
+#include "base/object.h"
+#include "device/device.h"
+
+#define SGP_GRANULARITY_BYTES (UINT64_C(1) << 21)
+
+struct sgp_physical {
+    struct sgp_object object; /* each mapping holds it, and so does the program */
+    struct sgp_device *device;
+    uint64_t bytes;
+    uint32_t nr_retained; /* by the program: the handle is good while this is not 0 */
+    int file;
+    uint64_t offset;         /* in the file */
+    struct sgp_store *store; /* the file, of many pieces */
+    CUmemAllocationProp properties;
+};
+
+/* With the lock, and a handle that is the program's; on error nothing is locked. */
+CUresult sgp_enter_physical(CUmemGenericAllocationHandle handle, struct sgp_physical **physical);
+/* A reference of a mapping's, or the program's last one, goes. */
+void sgp_physical_drop(struct sgp_physical *physical);
+
+#endif

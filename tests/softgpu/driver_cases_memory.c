@@ -1,0 +1,173 @@
+/* Cases of addresses and physical memory: see driver_cases.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "driver_cases.h"
+#include "softgpu/driver/kernel_abi.h"
+
+#define UNIT      (UINT64_C(2) << 20)
+#define TEBIBYTE  (UINT64_C(1) << 40)
+#define NR_PIECES 4000u
+
+static const CUmemAllocationProp on_device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+static const CUmemAccessDesc read_and_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+static long page_tables_kib(void)
+{
+    char line[256];
+    long kib = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+
+    while (status && fgets(line, sizeof(line), status)) {
+        sscanf(line, "VmPTE: %ld", &kib);
+    }
+    fclose(status);
+    return kib;
+}
+
+static void reserve(const char *what, uint64_t bytes, uint64_t wanted)
+{
+    CUdeviceptr at = 0;
+    CUresult result = cuMemAddressReserve(&at, bytes, 0, wanted, 0);
+
+    printf("%s %s\n", what, result ? "refused" : at == wanted ? "as asked" : "elsewhere");
+}
+
+/* Reservations of a TiB where they were asked for; what it costs, and who still finds room. */
+int case_addresses(const char *argument)
+{
+    long before;
+    void *pinned;
+
+    (void)argument;
+    start();
+    before = page_tables_kib();
+    reserve("in reach", TEBIBYTE, UINT64_C(0x6a0000000000));
+    reserve("before pinned memory", TEBIBYTE, UINT64_C(0x6c0010000000));
+    reserve("out of reach", TEBIBYTE, UINT64_C(0x300000000000));
+    reserve("taken", UNIT, UINT64_C(0x6a0000000000) + 2 * UNIT);
+    reserve("beside", UNIT, UINT64_C(0x6a0000000000) - UNIT);
+    reserve("misaligned", UNIT, UINT64_C(0x690000001000));
+    reserve("the program's", UNIT, (uintptr_t)&before / UNIT * UNIT);
+    reserve("no address", UNIT, UINT64_C(1) << 63);
+    printf("page tables %s\n", page_tables_kib() - before <= 64 ? "stay" : "grow");
+    CHECK(cuMemAllocHost_v2(&pinned, 512 << 20));
+    printf("pinned memory %s\n", (uintptr_t)pinned - SGP_REACH_ADDRESS < SGP_REACH_BYTES ? "in reach" : "out of reach");
+    return works();
+}
+
+static size_t used_mib(void)
+{
+    size_t free_bytes, total_bytes;
+
+    CHECK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+    return (total_bytes - free_bytes) >> 20;
+}
+
+/* Thousands of pieces of physical memory in one reservation, with few descriptors. */
+int case_pieces(const char *argument)
+{
+    static CUmemGenericAllocationHandle handles[NR_PIECES];
+    const struct rlimit few = {64, 64};
+    unsigned int host[2];
+    CUdeviceptr base, elsewhere;
+
+    (void)argument;
+    setrlimit(RLIMIT_NOFILE, &few);
+    start();
+    CHECK(cuMemAddressReserve(&base, TEBIBYTE, 0, 0, 0));
+    for (unsigned int i = 0; i < NR_PIECES; i++) {
+        CHECK(cuMemCreate(&handles[i], UNIT, &on_device, 0));
+        CHECK(cuMemMap(base + i * UNIT, UNIT, 0, handles[i], 0));
+    }
+    CHECK(cuMemSetAccess(base, NR_PIECES * UNIT, &read_and_write, 1));
+    printf("used %zu MiB\n", used_mib());
+    CHECK(cuMemsetD32_v2(base, 7, UNIT / 4));
+    CHECK(fill(base + 1999 * UNIT, 1999, (unsigned int)(2 * UNIT / 4 / 256), 256));
+    CHECK(cuMemcpyDtoH_v2(host, base + 2000 * UNIT - 4, sizeof(host)));
+    printf("across a border %u %u\n", host[0], host[1]);
+    CHECK(cuMemUnmap(base, NR_PIECES * UNIT));
+    CHECK(cuMemAddressReserve(&elsewhere, UNIT, 0, 0, 0));
+    CHECK(cuMemMap(elsewhere, UNIT, 0, handles[0], 0));
+    CHECK(cuMemSetAccess(elsewhere, UNIT, &read_and_write, 1));
+    CHECK(cuMemcpyDtoH_v2(host, elsewhere, 4));
+    printf("moved %u\n", host[0]);
+    for (unsigned int i = 0; i < NR_PIECES; i++) {
+        CHECK(cuMemRelease(handles[i]));
+    }
+    printf("used %zu MiB\n", used_mib());
+    CHECK(cuMemUnmap(elsewhere, UNIT));
+    printf("used %zu MiB\n", used_mib());
+    CHECK(cuMemCreate(&handles[0], UNIT, &on_device, 0));
+    CHECK(cuMemMap(elsewhere, UNIT, 0, handles[0], 0));
+    CHECK(cuMemSetAccess(elsewhere, UNIT, &read_and_write, 1));
+    CHECK(cuMemcpyDtoH_v2(host, elsewhere, 4));
+    printf("new %u\n", host[0]);
+    return works();
+}
+
+/* What an H100 refuses. */
+int case_physical(const char *argument)
+{
+    CUmemGenericAllocationHandle handle, other;
+    CUdeviceptr base;
+
+    (void)argument;
+    start();
+    say("no granule", cuMemCreate(&handle, 4096, &on_device, 0));
+    say("a part of one", cuMemCreate(&handle, UNIT + UNIT / 2, &on_device, 0));
+    CHECK(cuMemCreate(&handle, 2 * UNIT, &on_device, 0));
+    CHECK(cuMemAddressReserve(&base, 8 * UNIT, 0, 0, 0));
+    say("a part of the memory", cuMemMap(base, UNIT, 0, handle, 0));
+    say("from its middle", cuMemMap(base, UNIT, UNIT, handle, 0));
+    CHECK(cuMemMap(base, 2 * UNIT, 0, handle, 0));
+    say("over it", cuMemMap(base + UNIT, 2 * UNIT, 0, handle, 0));
+    CHECK(cuMemMap(base + 2 * UNIT, 2 * UNIT, 0, handle, 0));
+    CHECK(cuMemRelease(handle));
+    say("released", cuMemRelease(handle));
+    printf("used %zu MiB\n", used_mib());
+    say("too much", cuMemCreate(&other, 32 * UNIT, &on_device, 0));
+    printf("used %zu MiB\n", used_mib());
+    CHECK(cuMemCreate(&other, 30 * UNIT, &on_device, 0));
+    say("full", cuMemAlloc_v2(&base, 1));
+    return 0;
+}
+
+static CUresult array_new(void)
+{
+    const CUDA_ARRAY3D_DESCRIPTOR descriptor = {
+        .Width = 1024, .Height = 1024, .NumChannels = 4, .Format = CU_AD_FORMAT_FLOAT};
+    CUarray array;
+
+    return cuArray3DCreate_v2(&array, &descriptor);
+}
+
+/* All kinds of memory count, and have what pools keep before there is none. */
+int case_kinds(const char *argument)
+{
+    CUmemoryPool pool;
+    cuuint64_t threshold = UINT64_MAX;
+    CUdeviceptr pooled, made;
+    CUmemGenericAllocationHandle handle;
+    CUresult result;
+
+    start();
+    CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
+    CHECK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    CHECK(cuMemAllocAsync(&pooled, 56 << 20, NULL));
+    printf("used %zu MiB\n", used_mib());
+    CHECK(cuMemFreeAsync(pooled, NULL));
+    CHECK(cuStreamSynchronize(NULL));
+    printf("kept %zu MiB\n", used_mib());
+    result = !strcmp(argument, "array")     ? array_new()
+             : !strcmp(argument, "managed") ? cuMemAllocManaged(&made, 16 << 20, CU_MEM_ATTACH_GLOBAL)
+             : !strcmp(argument, "create")  ? cuMemCreate(&handle, 16 << 20, &on_device, 0)
+                                            : cuMemAlloc_v2(&made, 16 << 20);
+    say(argument, result);
+    printf("used %zu MiB\n", used_mib());
+    return 0;
+}

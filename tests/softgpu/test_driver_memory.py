@@ -1,0 +1,76 @@
+"""Addresses and physical memory of softgpu's driver: where they lie, what they cost, and how they are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.softgpu.driver_harness import Device, build
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _built() -> None:
+    build()
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Device]:
+    device = Device(tmp_path)
+    yield device
+    device.close()
+
+
+@pytest.mark.parametrize("wall", ["0", "1"])
+def test_addresses_are_those_asked_for_and_cost_nothing(device: Device, wall: str) -> None:
+    result = device.with_settings(FAIRGV_SOFTGPU_WALL=wall).run_case("addresses")
+    assert result.stdout.splitlines() == [
+        "in reach as asked",
+        "before pinned memory as asked",
+        "out of reach as asked",
+        "taken elsewhere",
+        "beside as asked",
+        "misaligned elsewhere",
+        "the program's elsewhere",
+        "no address elsewhere",
+        "page tables stay",
+        "pinned memory in reach",
+        "PASS",
+    ]
+
+
+@pytest.mark.parametrize("wall", ["0", "1"])
+def test_thousands_of_pieces_in_one_reservation(device: Device, wall: str) -> None:
+    result = device.with_settings(FAIRGV_SOFTGPU_MEMORY="8G", FAIRGV_SOFTGPU_WALL=wall).run_case("pieces")
+    assert result.stdout.splitlines() == [
+        "used 8000 MiB",
+        "across a border 1999 1999",
+        "moved 7",
+        "used 2 MiB",
+        "used 0 MiB",
+        "new 0",
+        "PASS",
+    ]
+
+
+def test_physical_memory_is_counted_until_nothing_has_it(device: Device) -> None:
+    result = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M").run_case("physical")
+    assert result.stdout.splitlines() == [
+        "no granule CUDA_ERROR_INVALID_VALUE",
+        "a part of one CUDA_ERROR_INVALID_VALUE",
+        "a part of the memory CUDA_ERROR_NOT_SUPPORTED",
+        "from its middle CUDA_ERROR_NOT_SUPPORTED",
+        "over it CUDA_ERROR_INVALID_VALUE",
+        "released CUDA_ERROR_INVALID_VALUE",
+        "used 4 MiB",
+        "too much CUDA_ERROR_OUT_OF_MEMORY",
+        "used 4 MiB",
+        "full CUDA_ERROR_OUT_OF_MEMORY",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["alloc", "array", "managed", "create"])
+def test_what_pools_keep_is_had_before_memory_is_out(device: Device, kind: str) -> None:
+    result = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M").run_case("kinds", kind)
+    assert result.stdout.splitlines() == ["used 56 MiB", "kept 56 MiB", f"{kind} CUDA_SUCCESS", "used 16 MiB"]
