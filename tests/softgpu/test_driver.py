@@ -225,7 +225,7 @@ def test_a_forked_child_has_no_device(device: Device) -> None:
     ]
 
 
-@pytest.mark.parametrize("damage", [b"", b"\xff" * 9000, b"rubbish", bytes(64) + b"\xff" * 8192])
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 70000, b"rubbish", bytes(64) + b"\xff" * 65536])
 def test_a_damaged_shared_file_crashes_nobody(device: Device, damage: bytes) -> None:
     assert _passes(device.run_case("works"))
     device.state.write_bytes(damage)

@@ -4,27 +4,33 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stddef.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define COUNTS_BYTE    0
 #define RUNNING_BYTE   1
+#define FIRST_SLOT     1 /* before it one that says how many there are */
 #define SLOTS_OFFSET   ((off_t)sizeof(struct sgp_state_header))
 #define TICKETS_OFFSET ((off_t)1 << 32)
 #define NR_TICKETS                                                                                                     \
     ((uint64_t)1 << 40) /* tickets wrap here; a wrap in the middle of a queue costs its order, not its exclusion */
-#define FILE_BYTES (SLOTS_OFFSET + (off_t)(SGP_STATE_NR_SLOTS * sizeof(uint64_t)))
+#define FILE_BYTES (SLOTS_OFFSET + (off_t)(SGP_STATE_NR_SLOTS * sizeof(struct sgp_state_slot)))
 
 _Static_assert(sizeof(struct sgp_state_header) == 64, "the header's size is the slots' offset");
 
 struct sgp_state {
     int fd;
-    int slot; /* -1: none yet */
-    uint64_t used_bytes;
+    pthread_mutex_t counts; /* the lock on the file does not keep this process's threads from each other */
+    int slot;               /* -1: none yet */
+    struct sgp_state_slot own;
+    uint64_t identity[2];
+    uint32_t nr_holds[SGP_STATE_NR_SLOTS];           /* of shared memory, by this process */
+    struct sgp_state_slot slots[SGP_STATE_NR_SLOTS]; /* as read last; callers may stand on small stacks */
 };
 
 static int lock_bytes(int fd, int command, short type, off_t start, off_t length)
@@ -38,14 +44,16 @@ static int lock_bytes(int fd, int command, short type, off_t start, off_t length
     return result;
 }
 
-static void lock_counts(const struct sgp_state *state)
+static void lock_counts(struct sgp_state *state)
 {
+    pthread_mutex_lock(&state->counts);
     lock_bytes(state->fd, F_OFD_SETLKW, F_WRLCK, COUNTS_BYTE, 1);
 }
 
-static void unlock_counts(const struct sgp_state *state)
+static void unlock_counts(struct sgp_state *state)
 {
     lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, COUNTS_BYTE, 1);
+    pthread_mutex_unlock(&state->counts);
 }
 
 static void header_read(const struct sgp_state *state, struct sgp_state_header *header)
@@ -94,13 +102,15 @@ static int state_create(const char *path)
 
 struct sgp_state *sgp_state_open(const char *path)
 {
-    struct sgp_state *state = malloc(sizeof(*state));
+    struct sgp_state *state = calloc(1, sizeof(*state));
     struct stat status;
 
     if (!state) {
         return NULL;
     }
-    *state = (struct sgp_state){.fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), .slot = -1};
+    state->slot = -1;
+    pthread_mutex_init(&state->counts, NULL);
+    state->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (state->fd < 0 && errno == ENOENT) {
         state->fd = state_create(path);
     }
@@ -114,7 +124,14 @@ struct sgp_state *sgp_state_open(const char *path)
         errno = EINVAL;
         return NULL;
     }
+    state->identity[0] = status.st_dev;
+    state->identity[1] = status.st_ino;
     return state;
+}
+
+void sgp_state_identity(const struct sgp_state *state, uint64_t identity[2])
+{
+    memcpy(identity, state->identity, sizeof(state->identity));
 }
 
 void sgp_state_close_in_child(struct sgp_state *state)
@@ -126,64 +143,112 @@ void sgp_state_close_in_child(struct sgp_state *state)
 
 static off_t slot_offset(int slot)
 {
-    return SLOTS_OFFSET + (off_t)slot * (off_t)sizeof(uint64_t);
+    return SLOTS_OFFSET + (off_t)slot * (off_t)sizeof(struct sgp_state_slot);
 }
 
+static void slot_write(const struct sgp_state *state, int slot, const struct sgp_state_slot *content)
+{
+    if (pwrite(state->fd, content, sizeof(*content), slot_offset(slot)) < 0) {
+        return;
+    }
+}
+
+static struct sgp_state_slot slot_read(const struct sgp_state *state, int slot)
+{
+    struct sgp_state_slot content = {0};
+
+    if (pread(state->fd, &content, sizeof(content), slot_offset(slot)) != (ssize_t)sizeof(content)) {
+        return (struct sgp_state_slot){0};
+    }
+    return content;
+}
+
+/* How many slots there are up to the last that was ever taken, which the one that is nobody's says. */
+static int nr_slots(const struct sgp_state *state)
+{
+    uint64_t nr = slot_read(state, 0).bytes;
+
+    return nr < SGP_STATE_NR_SLOTS ? (int)nr : SGP_STATE_NR_SLOTS;
+}
+
+static bool slot_is_own(const struct sgp_state *state, int slot)
+{
+    return slot == state->slot || state->nr_holds[slot];
+}
+
+/* Own locks do not show. */
 static bool slot_is_alive(const struct sgp_state *state, int slot)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot_offset(slot), .l_len = 1};
 
-    return fcntl(state->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    return slot_is_own(state, slot) || (fcntl(state->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK);
 }
 
-/* With the counts locked: what others use, the dead ones' slots emptied on the way. */
-static uint64_t used_by_others(struct sgp_state *state)
+/* With the counts locked: what is used. With a look at who lives, the slots of the dead are emptied on the way. */
+static uint64_t used_bytes(struct sgp_state *state, bool looks_who_lives)
 {
-    uint64_t slots[SGP_STATE_NR_SLOTS] = {0}, sum = 0, zero = 0;
-    ssize_t got = pread(state->fd, slots, sizeof(slots), SLOTS_OFFSET);
+    const struct sgp_state_slot empty = {0};
+    const struct sgp_state_slot *slots = state->slots;
+    ssize_t got = pread(state->fd, state->slots, (size_t)nr_slots(state) * sizeof(slots[0]), SLOTS_OFFSET);
+    uint64_t sum = state->own.bytes; /* the file may say otherwise */
 
-    for (int i = 0; i < SGP_STATE_NR_SLOTS && (ssize_t)((size_t)i * sizeof(slots[0])) < got; i++) {
-        if (!slots[i] || i == state->slot) {
+    for (int i = FIRST_SLOT; (ssize_t)((size_t)(i + 1) * sizeof(slots[0])) <= got; i++) {
+        if ((!slots[i].bytes && !slots[i].id) || i == state->slot) {
             continue;
         }
-        if (slot_is_alive(state, i)) {
-            sum = sum + slots[i] < sum ? UINT64_MAX : sum + slots[i];
-        } else if (pwrite(state->fd, &zero, sizeof(zero), slot_offset(i)) < 0) {
-            break;
+        if (!looks_who_lives || slot_is_alive(state, i)) {
+            sum = sum + slots[i].bytes < sum ? UINT64_MAX : sum + slots[i].bytes;
+        } else {
+            slot_write(state, i, &empty);
         }
     }
     return sum;
 }
 
-static bool slot_take(struct sgp_state *state)
+/* With the counts locked: a slot that nobody has, locked as `type`, under a new id; -1: none. */
+static int slot_take(const struct sgp_state *state, short type, struct sgp_state_slot *content)
 {
-    for (int i = 0; i < SGP_STATE_NR_SLOTS && state->slot < 0; i++) {
-        if (lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i), 1) == 0) {
-            state->slot = i;
+    uint64_t random;
+
+    if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        return -1;
+    }
+    for (int i = FIRST_SLOT; i < SGP_STATE_NR_SLOTS; i++) {
+        if (slot_is_own(state, i) || lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i), 1)) {
+            continue;
         }
+        if (type != F_WRLCK) {
+            lock_bytes(state->fd, F_OFD_SETLK, type, slot_offset(i), 1);
+        }
+        *content =
+            (struct sgp_state_slot){.id = (random | SGP_STATE_NR_SLOTS) - random % SGP_STATE_NR_SLOTS + (uint64_t)i};
+        slot_write(state, i, content);
+        if (i >= nr_slots(state)) {
+            slot_write(state, 0, &(const struct sgp_state_slot){.bytes = (uint64_t)i + 1});
+        }
+        return i;
+    }
+    return -1;
+}
+
+static bool own_slot_take(struct sgp_state *state)
+{
+    if (state->slot < 0) {
+        state->slot = slot_take(state, F_WRLCK, &state->own);
     }
     return state->slot >= 0;
 }
 
-static void slot_write(const struct sgp_state *state)
-{
-    if (pwrite(state->fd, &state->used_bytes, sizeof(state->used_bytes), slot_offset(state->slot)) < 0) {
-        return;
-    }
-}
-
 bool sgp_state_reserve(struct sgp_state *state, uint64_t bytes, uint64_t capacity_bytes)
 {
-    uint64_t others;
     bool fits;
 
     lock_counts(state);
-    others = used_by_others(state);
-    fits = slot_take(state) && bytes <= capacity_bytes && state->used_bytes <= capacity_bytes - bytes &&
-           others <= capacity_bytes - bytes - state->used_bytes;
+    fits = own_slot_take(state) && bytes <= capacity_bytes &&
+           (used_bytes(state, false) <= capacity_bytes - bytes || used_bytes(state, true) <= capacity_bytes - bytes);
     if (fits) {
-        state->used_bytes += bytes;
-        slot_write(state);
+        state->own.bytes += bytes;
+        slot_write(state, state->slot, &state->own);
     }
     unlock_counts(state);
     return fits;
@@ -192,19 +257,114 @@ bool sgp_state_reserve(struct sgp_state *state, uint64_t bytes, uint64_t capacit
 void sgp_state_give_back(struct sgp_state *state, uint64_t bytes)
 {
     lock_counts(state);
-    state->used_bytes -= bytes;
-    slot_write(state);
+    state->own.bytes -= bytes;
+    slot_write(state, state->slot, &state->own);
     unlock_counts(state);
 }
 
 uint64_t sgp_state_used_bytes(struct sgp_state *state)
 {
-    uint64_t sum;
+    uint64_t used;
 
     lock_counts(state);
-    sum = used_by_others(state);
+    used = used_bytes(state, true);
     unlock_counts(state);
-    return sum + state->used_bytes < sum ? UINT64_MAX : sum + state->used_bytes;
+    return used;
+}
+
+/* ---- shared memory ---- */
+
+static bool share(struct sgp_state *state, struct sgp_state_holder *shared, uint64_t bytes)
+{
+    struct sgp_state_slot content;
+    int slot = slot_take(state, F_RDLCK, &content);
+
+    if (slot < 0) {
+        return false;
+    }
+    content.bytes = bytes;
+    slot_write(state, slot, &content);
+    state->nr_holds[slot]++;
+    *shared = (struct sgp_state_holder){.slot = (uint64_t)slot, .id = content.id};
+    return true;
+}
+
+bool sgp_state_share(struct sgp_state *state, struct sgp_state_holder *shared)
+{
+    bool is_shared;
+
+    lock_counts(state);
+    is_shared = share(state, shared, 0);
+    unlock_counts(state);
+    return is_shared;
+}
+
+void sgp_state_move(struct sgp_state *state, const struct sgp_state_holder *shared, int64_t bytes)
+{
+    struct sgp_state_slot content;
+
+    lock_counts(state);
+    content = slot_read(state, (int)shared->slot);
+    content.id = shared->id;
+    content.bytes += (uint64_t)bytes;
+    slot_write(state, (int)shared->slot, &content);
+    state->own.bytes -= (uint64_t)bytes;
+    slot_write(state, state->slot, &state->own);
+    unlock_counts(state);
+}
+
+bool sgp_state_join(struct sgp_state *state, struct sgp_state_holder *shared, uint64_t bytes)
+{
+    const int slot = shared->slot < SGP_STATE_NR_SLOTS ? (int)shared->slot : -1;
+    bool is_joined;
+
+    lock_counts(state);
+    if (slot >= 0 && slot != state->slot && shared->id && slot_read(state, slot).id == shared->id &&
+        (state->nr_holds[slot] || !lock_bytes(state->fd, F_OFD_SETLK, F_RDLCK, slot_offset(slot), 1))) {
+        state->nr_holds[slot]++;
+        is_joined = true;
+    } else {
+        is_joined = share(state, shared, bytes);
+    }
+    unlock_counts(state);
+    return is_joined;
+}
+
+void sgp_state_part(struct sgp_state *state, const struct sgp_state_holder *shared)
+{
+    const struct sgp_state_slot empty = {0};
+    const int slot = (int)shared->slot;
+
+    lock_counts(state);
+    if (--state->nr_holds[slot] == 0) {
+        lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, slot_offset(slot), 1);
+        if (!slot_is_alive(state, slot)) {
+            slot_write(state, slot, &empty);
+        }
+    }
+    unlock_counts(state);
+}
+
+bool sgp_state_self(struct sgp_state *state, struct sgp_state_holder *self)
+{
+    bool is_there;
+
+    lock_counts(state);
+    is_there = own_slot_take(state);
+    *self = (struct sgp_state_holder){.slot = (uint64_t)state->slot, .id = state->own.id};
+    unlock_counts(state);
+    return is_there;
+}
+
+bool sgp_state_lives(struct sgp_state *state, const struct sgp_state_holder *holder)
+{
+    bool lives;
+
+    lock_counts(state);
+    lives = holder->slot < SGP_STATE_NR_SLOTS && slot_read(state, (int)holder->slot).id == holder->id &&
+            slot_is_alive(state, (int)holder->slot);
+    unlock_counts(state);
+    return lives;
 }
 
 void sgp_state_begin_kernel(struct sgp_state *state)
@@ -241,5 +401,6 @@ void sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns)
     header.nr_kernels++;
     header_write(state, &header);
     lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, TICKETS_OFFSET, 0);
-    lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, COUNTS_BYTE, 2);
+    lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, RUNNING_BYTE, 1);
+    unlock_counts(state);
 }

@@ -9,14 +9,18 @@
  *     bytes of the file      what is there                       what a lock on it means
  *     0 .. 63                struct sgp_state_header             byte 0: the counts are being changed;
  *                                                                byte 1: a kernel runs
- *     64 .. 64 + 8 * 1024    bytes used by each process          the first byte of a slot: its process lives
+ *     64 .. 64 + 16 * 4096   struct sgp_state_slot; the first    the first byte of a slot: its holder lives
+ *                            says how many were ever taken
  *     2^32 + n               nothing (past the end)              ticket n is waiting or being served
  *
  * Turns are first come, first served: a process takes the next ticket, locks its byte and then waits until all bytes
  * below are free.
  *
- * Wrong when: the file system has no such locks (it must be a local one), or more than 1024 processes hold memory at
- * once (CUDA_ERROR_OUT_OF_MEMORY).
+ * A slot is that of a process, which locks it for itself, or that of memory which processes share: each of them holds a
+ * read lock on it, so that the memory counts once, and as long as one of them lives.
+ *
+ * Wrong when: the file system has no such locks (it must be a local one), or more than 4096 processes and shared pieces
+ * of memory count at once (CUDA_ERROR_OUT_OF_MEMORY).
  */
 #ifndef SOFTGPU_STATE_H
 #define SOFTGPU_STATE_H
@@ -24,8 +28,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SGP_STATE_MAGIC    0x3155504754464f53ull
-#define SGP_STATE_NR_SLOTS 1024
+#define SGP_STATE_MAGIC    0x3255504754464f53ull
+#define SGP_STATE_NR_SLOTS 4096
 
 struct sgp_state_header {
     uint64_t magic;
@@ -33,6 +37,17 @@ struct sgp_state_header {
     uint64_t busy_ns;    /* GPU time, all processes, since the file was made */
     uint64_t nr_kernels; /* served */
     uint64_t reserved[4];
+};
+
+struct sgp_state_slot {
+    uint64_t bytes;
+    uint64_t id; /* of its holder: a random number that ends in the slot's, 0 in none */
+};
+
+/* Whose slot: of a process, or of shared memory. A slot whose id is another one was given up by all. */
+struct sgp_state_holder {
+    uint64_t slot;
+    uint64_t id;
 };
 
 struct sgp_state;
@@ -45,6 +60,22 @@ void sgp_state_close_in_child(struct sgp_state *state);
 bool sgp_state_reserve(struct sgp_state *state, uint64_t bytes, uint64_t capacity_bytes);
 void sgp_state_give_back(struct sgp_state *state, uint64_t bytes);
 uint64_t sgp_state_used_bytes(struct sgp_state *state);
+
+/* Which device it is: the same in all processes. */
+void sgp_state_identity(const struct sgp_state *state, uint64_t identity[2]);
+
+/* A slot for memory that is to be shared, of no bytes yet; false: none is free. */
+bool sgp_state_share(struct sgp_state *state, struct sgp_state_holder *shared);
+/* Bytes of this process become the shared memory's, or with less than 0 the contrary. */
+void sgp_state_move(struct sgp_state *state, const struct sgp_state_holder *shared, int64_t bytes);
+/* Holds shared memory that another process made. If all let go of it before, it is made again, and `shared` is the new
+ * one. False: no slot is free. */
+bool sgp_state_join(struct sgp_state *state, struct sgp_state_holder *shared, uint64_t bytes);
+void sgp_state_part(struct sgp_state *state, const struct sgp_state_holder *shared);
+
+/* This process, for others to ask whether it lives; false: no slot is free. */
+bool sgp_state_self(struct sgp_state *state, struct sgp_state_holder *self);
+bool sgp_state_lives(struct sgp_state *state, const struct sgp_state_holder *holder);
 
 /* Blocks until it is this process's turn. One thread of a process at a time. */
 void sgp_state_begin_kernel(struct sgp_state *state);
