@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/state.h"
 #include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
 
@@ -36,6 +37,19 @@ SGP_EXPORT CUresult cuDriverGetVersion(int *driverVersion)
 struct sgp_device *sgp_device_find(CUdevice device)
 {
     return device >= 0 && device < sgp_nr_devices ? &sgp_devices[device] : NULL;
+}
+
+struct sgp_device *sgp_device_of(const uint64_t identity[2])
+{
+    for (int i = 0; i < sgp_nr_devices; i++) {
+        uint64_t own[2];
+
+        sgp_state_identity(sgp_devices[i].state, own);
+        if (own[0] == identity[0] && own[1] == identity[1]) {
+            return &sgp_devices[i];
+        }
+    }
+    return NULL;
 }
 
 CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device)

@@ -28,6 +28,7 @@ extern int sgp_nr_devices;
 extern struct sgp_device sgp_devices[SGP_MAX_DEVICES];
 
 struct sgp_device *sgp_device_find(CUdevice device);
+struct sgp_device *sgp_device_of(const uint64_t identity[2]);           /* sgp_state_identity() */
 CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device); /* as sgp_enter_driver */
 void sgp_device_uuid(int physical, uint8_t uuid[16]);
 

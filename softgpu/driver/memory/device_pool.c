@@ -34,7 +34,7 @@ SGP_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     if (result) {
         return result;
     }
-    if (!sgp_object_is(pool, SGP_MEMORY_POOL) || pool->device != device) {
+    if (!sgp_object_is(pool, SGP_MEMORY_POOL) || pool->device != device || pool->nr_imports) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     device->pool = pool;

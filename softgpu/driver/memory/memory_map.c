@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/reach.h"
 #include "base/state.h"
@@ -32,9 +33,14 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
+static int reservation_flags(void)
+{
+    return sgp_view_map_flag() | MAP_ANONYMOUS | MAP_NORESERVE;
+}
+
 bool sgp_memory_reserve(struct sgp_device *device)
 {
-    const int flags = sgp_view_map_flag() | MAP_ANONYMOUS | MAP_NORESERVE;
+    const int flags = reservation_flags();
     uint64_t bytes = RESERVATION_BYTES;
     void *at;
 
@@ -125,25 +131,45 @@ static uint64_t find_place(const struct sgp_device *device, uint64_t bytes)
     return place;
 }
 
-/* Part of a reservation gets access, or none and loses its pages. */
-static bool place_open(uint64_t place, uint64_t bytes)
+/* Part of a reservation gets access, or is that of a file. */
+static bool place_open(const struct sgp_allocation *allocation)
 {
-    if (mprotect((void *)place, bytes, PROT_READ | PROT_WRITE)) {
+    void *place = (void *)allocation->start;
+    uint64_t bytes = allocation->mapped_bytes;
+
+    if (allocation->share) {
+        off_t offset = (off_t)(SGP_SHARED_HEAD_BYTES + allocation->share_offset);
+
+        sgp_view_outdate();
+        return mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, allocation->share->file, offset) !=
+               MAP_FAILED;
+    }
+    if (mprotect(place, bytes, PROT_READ | PROT_WRITE)) {
         return false;
     }
     if (bytes >= HUGE_PAGE_BYTES) {
-        madvise((void *)place, bytes, MADV_HUGEPAGE);
+        madvise(place, bytes, MADV_HUGEPAGE);
     }
-    sgp_view_changed(place, bytes, PROT_READ | PROT_WRITE);
+    sgp_view_changed(allocation->start, bytes, PROT_READ | PROT_WRITE);
     return true;
 }
 
-static void place_close(uint64_t place, uint64_t bytes)
+/* It is without access again, and without pages. */
+static void place_close(const struct sgp_allocation *allocation)
 {
-    madvise((void *)place, bytes, sgp_view_is_walled() ? MADV_REMOVE : MADV_DONTNEED);
-    madvise((void *)place, bytes, MADV_NOHUGEPAGE);
-    mprotect((void *)place, bytes, PROT_NONE);
-    sgp_view_changed(place, bytes, PROT_NONE);
+    void *place = (void *)allocation->start;
+    uint64_t bytes = allocation->mapped_bytes;
+
+    if (allocation->share) {
+        sgp_view_outdate();
+        mmap(place, bytes, PROT_NONE, reservation_flags() | MAP_FIXED, -1, 0);
+        madvise(place, bytes, MADV_NOHUGEPAGE);
+        return;
+    }
+    madvise(place, bytes, sgp_view_is_walled() ? MADV_REMOVE : MADV_DONTNEED);
+    madvise(place, bytes, MADV_NOHUGEPAGE);
+    mprotect(place, bytes, PROT_NONE);
+    sgp_view_changed(allocation->start, bytes, PROT_NONE);
 }
 
 bool sgp_memory_take(struct sgp_device *device, uint64_t bytes)
@@ -153,30 +179,80 @@ bool sgp_memory_take(struct sgp_device *device, uint64_t bytes)
             sgp_state_reserve(device->state, bytes, device->memory_bytes));
 }
 
-CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, void **address)
+/* What an allocation counts for this process goes. */
+static void uncount(const struct sgp_allocation *allocation)
+{
+    struct sgp_state *state = allocation->context->device->state;
+
+    if (allocation->is_imported) {
+        return;
+    }
+    if (allocation->share && allocation->share->is_exported) {
+        if (!allocation->pool) {
+            return; /* all of the file, with which the count goes */
+        }
+        sgp_state_move(state, &allocation->share->head.holder, -(int64_t)allocation->mapped_bytes);
+    }
+    sgp_state_give_back(state, allocation->mapped_bytes);
+}
+
+CUresult sgp_memory_new_in(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, struct sgp_share *share,
+                           uint64_t offset, bool is_imported, void **address)
 {
     struct sgp_device *device = context->device;
-    uint64_t mapped = round_up(bytes, SGP_PAGE_BYTES), place;
-    struct sgp_allocation allocation;
+    struct sgp_allocation allocation = {.mapped_bytes = round_up(bytes, SGP_PAGE_BYTES),
+                                        .bytes = bytes,
+                                        .kind = kind,
+                                        .context = context,
+                                        .share = share,
+                                        .share_offset = offset,
+                                        .is_imported = is_imported};
 
-    if (bytes > device->memory_bytes || !sgp_memory_take(device, mapped)) {
+    if (bytes > device->reservation_bytes ||
+        (!is_imported && (bytes > device->memory_bytes || !sgp_memory_take(device, allocation.mapped_bytes)))) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    place = find_place(device, mapped);
-    allocation = (struct sgp_allocation){
-        .start = place, .bytes = bytes, .mapped_bytes = mapped, .kind = kind, .context = context};
+    allocation.start = find_place(device, allocation.mapped_bytes);
     allocation.id = sgp_new_id();
-    if (!place || !place_open(place, mapped)) {
-        sgp_state_give_back(device->state, mapped);
+    if (!allocation.start || !place_open(&allocation)) {
+        if (!is_imported) {
+            sgp_state_give_back(device->state, allocation.mapped_bytes);
+        }
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!sgp_memory_enter(&allocation)) {
-        place_close(place, mapped);
-        sgp_state_give_back(device->state, mapped);
+        place_close(&allocation);
+        if (!is_imported) {
+            sgp_state_give_back(device->state, allocation.mapped_bytes);
+        }
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *address = (void *)place;
+    *address = (void *)allocation.start;
     return CUDA_SUCCESS;
+}
+
+CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, void **address)
+{
+    return sgp_memory_new_in(context, bytes, kind, NULL, 0, false, address);
+}
+
+bool sgp_memory_move_into(struct sgp_allocation *allocation, struct sgp_share *share)
+{
+    for (uint64_t done = 0; done < allocation->mapped_bytes;) {
+        ssize_t written = pwrite(share->file, (uint8_t *)allocation->start + done, allocation->mapped_bytes - done,
+                                 (off_t)(SGP_SHARED_HEAD_BYTES + done));
+
+        if (written <= 0) {
+            return false;
+        }
+        done += (uint64_t)written;
+    }
+    allocation->share = share;
+    if (!place_open(allocation)) {
+        allocation->share = NULL;
+        return false;
+    }
+    return true;
 }
 
 CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t bytes, enum sgp_memory_kind kind,
@@ -214,8 +290,8 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     } else {
-        place_close(allocation->start, allocation->mapped_bytes);
-        sgp_state_give_back(allocation->context->device->state, allocation->mapped_bytes);
+        place_close(allocation);
+        uncount(allocation);
     }
     sgp_ranges_remove(&allocations, &allocation->range);
     if (allocation->owner && allocation->owner->deleted) {

@@ -4,6 +4,7 @@
 
 #include "base/ranges.h"
 #include "device/current.h"
+#include "memory/share.h"
 
 enum sgp_memory_kind {
     SGP_MEMORY_DEVICE,     /* cuMemAlloc */
@@ -16,6 +17,7 @@ enum sgp_memory_kind {
     SGP_MEMORY_POOLED,     /* of a memory pool */
     SGP_MEMORY_MAPPED,     /* cuMemMap: part of a physical allocation */
     SGP_MEMORY_GRAPH,      /* that a node of a graph allocates */
+    SGP_MEMORY_IMPORTED,   /* cuIpcOpenMemHandle: another process's */
 };
 
 struct sgp_allocation;
@@ -39,6 +41,9 @@ struct sgp_allocation {
     uint64_t bytes; /* as the program asked */
     enum sgp_memory_kind kind;
     const struct sgp_memory_owner *owner; /* or NULL */
+    struct sgp_share *share;              /* the file that it is part of, or NULL */
+    uint64_t share_offset;
+    bool is_imported; /* with the file: it counts for who made it */
     unsigned int flags;
     struct CUctx_st *context;
     uint64_t id;
@@ -61,6 +66,11 @@ bool sgp_memory_take(struct sgp_device *device, uint64_t bytes);
 
 bool sgp_memory_reserve(struct sgp_device *device);
 CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, void **address);
+/* A part of a shared file. */
+CUresult sgp_memory_new_in(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, struct sgp_share *share,
+                           uint64_t offset, bool is_imported, void **address);
+/* Its contents go into this file, and the file takes its place; nothing may use it meanwhile. */
+bool sgp_memory_move_into(struct sgp_allocation *allocation, struct sgp_share *share);
 CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t bytes, enum sgp_memory_kind kind,
                              unsigned int flags);
 /* Enters memory that is mapped already. NULL: no memory. */

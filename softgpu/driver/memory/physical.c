@@ -1,9 +1,11 @@
 /*
  * Physical memory lies in memory files, so that it may be mapped at several places. What stays in this process shares
  * files, the stores, so that thousands of pieces take few descriptors: a place in a store is used once, and given back
- * to the host; a store goes with its last piece.
+ * to the host; a store goes with its last piece. What may be shared is a file of its own (shared_file.h), whose
+ * descriptor is what other processes import.
  *
- * Wrong when: a program keeps one piece of each of thousands of stores.
+ * Wrong when: a program makes more shareable pieces than a process may have descriptors (CUDA_ERROR_OUT_OF_MEMORY), or
+ * keeps one piece of each of thousands of stores.
  */
 #include "memory/physical.h"
 
@@ -96,8 +98,14 @@ static void physical_destroy(void *object)
 {
     struct sgp_physical *physical = object;
 
-    sgp_state_give_back(physical->device->state, physical->bytes);
-    store_give_back(physical);
+    if (!physical->share.is_exported) {
+        sgp_state_give_back(physical->device->state, physical->bytes);
+    }
+    if (physical->store) {
+        store_give_back(physical);
+    } else {
+        sgp_share_end(&physical->share);
+    }
     free(physical);
 }
 
@@ -113,7 +121,7 @@ static CUresult check_properties(const CUmemAllocationProp *prop, struct sgp_dev
     return *device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-static struct sgp_physical *physical_new(struct sgp_device *device, uint64_t bytes)
+static struct sgp_physical *physical_of_store(struct sgp_device *device, uint64_t bytes)
 {
     struct sgp_physical *physical = calloc(1, sizeof(*physical));
 
@@ -132,7 +140,41 @@ static struct sgp_physical *physical_new(struct sgp_device *device, uint64_t byt
     return physical;
 }
 
-/* Memory that could be shared is made as any other: sharing it is what is refused. */
+static struct sgp_physical *physical_of_share(const struct sgp_share *share, uint64_t bytes)
+{
+    struct sgp_physical *physical = calloc(1, sizeof(*physical));
+
+    if (!physical || !sgp_object_add(physical, SGP_PHYSICAL, physical_destroy)) {
+        free(physical);
+        return NULL;
+    }
+    physical->share = *share;
+    physical->file = share->file;
+    physical->offset = SGP_SHARED_HEAD_BYTES;
+    physical->device = share->device;
+    physical->bytes = bytes;
+    physical->nr_retained = 1;
+    return physical;
+}
+
+static struct sgp_physical *physical_new(struct sgp_device *device, uint64_t bytes, bool is_shareable)
+{
+    struct sgp_physical *physical;
+    struct sgp_share share;
+
+    if (!is_shareable) {
+        return physical_of_store(device, bytes);
+    }
+    if (sgp_share_new(&share, SGP_SHARED_MEMORY, device, bytes)) {
+        return NULL;
+    }
+    physical = physical_of_share(&share, bytes);
+    if (!physical) {
+        sgp_share_end(&share);
+    }
+    return physical;
+}
+
 SGP_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                                 unsigned long long flags)
 {
@@ -156,7 +198,7 @@ SGP_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t siz
     if (!sgp_memory_take(device, size)) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    physical = physical_new(device, size);
+    physical = physical_new(device, size, prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE);
     if (!physical) {
         sgp_state_give_back(device->state, size);
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -231,5 +273,88 @@ SGP_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *
         return result;
     }
     *prop = physical->properties;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+/* ---- sharing ---- */
+
+/* An importer cannot pass memory on: it has no handle type. */
+SGP_EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                                 CUmemAllocationHandleType handleType, unsigned long long flags)
+{
+    struct sgp_physical *physical;
+    int file;
+    CUresult result = sgp_with_argument(sgp_enter_physical(handle, &physical), shareableHandle);
+
+    if (result) {
+        return result;
+    }
+    if (flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+        physical->properties.requestedHandleTypes != handleType) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    result = sgp_share_export(&physical->share, physical->bytes);
+    if (result) {
+        return sgp_leave(result);
+    }
+    file = fcntl(physical->file, F_DUPFD_CLOEXEC, 0);
+    if (file < 0) {
+        return sgp_leave(CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    *(int *)shareableHandle = file;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+/* Memory that somebody else made. */
+static CUresult physical_import(int given, const struct sgp_shared_head *head, struct sgp_physical **imported)
+{
+    struct sgp_share share;
+    int file = fcntl(given, F_DUPFD_CLOEXEC, 0);
+    CUresult result;
+
+    if (file < 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    result = sgp_share_import(&share, file, head);
+    if (result) {
+        close(file);
+        return result;
+    }
+    *imported = physical_of_share(&share, head->bytes);
+    if (!*imported) {
+        sgp_share_end(&share);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    (*imported)->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    (*imported)->properties.location =
+        (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = share.device->ordinal};
+    return CUDA_SUCCESS;
+}
+
+/* What is no descriptor of this driver's is an error that says nothing, as with NVIDIA's. */
+SGP_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                                   CUmemAllocationHandleType shHandleType)
+{
+    struct sgp_shared_head head;
+    struct sgp_physical *physical;
+    CUresult result = sgp_with_argument(sgp_enter_driver(), handle);
+
+    if (result) {
+        return result;
+    }
+    if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (!sgp_shared_read((int)(uintptr_t)osHandle, &head)) {
+        return sgp_leave(CUDA_ERROR_UNKNOWN);
+    }
+    if (head.kind != SGP_SHARED_MEMORY || !is_whole_granules(head.bytes)) {
+        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    result = physical_import((int)(uintptr_t)osHandle, &head, &physical);
+    if (result) {
+        return sgp_leave(result);
+    }
+    *handle = (uintptr_t)physical;
     return sgp_leave(CUDA_SUCCESS);
 }

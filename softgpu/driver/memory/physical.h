@@ -3,7 +3,7 @@
 #define SOFTGPU_PHYSICAL_H
 
 #include "base/object.h"
-#include "device/device.h"
+#include "memory/share.h"
 
 #define SGP_GRANULARITY_BYTES (UINT64_C(1) << 21)
 
@@ -14,7 +14,8 @@ struct sgp_physical {
     uint32_t nr_retained; /* by the program: the handle is good while this is not 0 */
     int file;
     uint64_t offset;         /* in the file */
-    struct sgp_store *store; /* the file, of many pieces */
+    struct sgp_store *store; /* the file is one of many pieces; NULL: */
+    struct sgp_share share;  /* it is its own, and may be shared */
     CUmemAllocationProp properties;
 };
 

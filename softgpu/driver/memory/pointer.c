@@ -4,6 +4,8 @@
 #include "cuda_api/prototypes.h"
 #include "kernel_abi.h"
 #include "memory/memory_map.h"
+#include "memory/physical.h"
+#include "memory/pool.h"
 
 static bool is_device_kind(const struct sgp_allocation *allocation)
 {
@@ -29,6 +31,14 @@ static struct sgp_allocation *find(CUdeviceptr address)
     struct sgp_allocation *allocation = sgp_memory_find(address);
 
     return allocation && allocation->is_kept ? NULL : allocation;
+}
+
+/* As what of it can be exported. */
+static unsigned long long handle_types(const struct sgp_allocation *allocation)
+{
+    return allocation->kind == SGP_MEMORY_MAPPED   ? allocation->physical->properties.requestedHandleTypes
+           : allocation->kind == SGP_MEMORY_POOLED ? allocation->pool->handle_types
+                                                   : CU_MEM_HANDLE_TYPE_NONE;
 }
 
 /* The answer for memory the driver knows nothing of. cuPointerGetAttribute refuses; cuPointerGetAttributes writes
@@ -59,6 +69,8 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdevice
         *(unsigned int *)data = is_managed(allocation, ptr);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned int *)data = allocation->kind == SGP_MEMORY_DEVICE;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *(unsigned int *)data = 0;
@@ -82,7 +94,7 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdevice
         *(unsigned int *)data = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
+        *(unsigned long long *)data = handle_types(allocation);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         *(int *)data = allocation->kind == SGP_MEMORY_MAPPED ? (int)allocation->access

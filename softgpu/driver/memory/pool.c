@@ -7,7 +7,9 @@
  */
 #include "memory/pool.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
@@ -42,7 +44,7 @@ static void kept_remove(struct sgp_allocation *allocation)
     }
 }
 
-static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep_bytes)
+void sgp_pool_trim(struct CUmemPoolHandle_st *pool, uint64_t keep_bytes)
 {
     sgp_object_keep(pool); /* a destroyed one goes with its last memory */
     while (pool->reserved_bytes > keep_bytes && pool->kept) {
@@ -58,7 +60,7 @@ static bool trim_all(struct sgp_device *device)
 
     for (struct CUmemPoolHandle_st *pool = pools; pool; pool = pool->next) {
         if (pool->device == device && pool->kept) {
-            trim(pool, 0);
+            sgp_pool_trim(pool, 0);
             is_trimmed = true;
         }
     }
@@ -76,10 +78,22 @@ void sgp_pool_open(struct sgp_device *device)
     sgp_memory_trim = trim_all;
 }
 
+/* The place in a shared file is not used again: others may still look at it. */
+static void file_give_back(const struct sgp_allocation *allocation)
+{
+    if (fallocate(allocation->share->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)(SGP_SHARED_HEAD_BYTES + allocation->share_offset), (off_t)allocation->mapped_bytes)) {
+        sgp_log("device", "the host does not take %zu bytes back", (size_t)allocation->mapped_bytes);
+    }
+}
+
 static void deleted(struct sgp_allocation *allocation)
 {
     struct CUmemPoolHandle_st *pool = allocation->pool;
 
+    if (allocation->share && !allocation->is_imported) {
+        file_give_back(allocation);
+    }
     pool->reserved_bytes -= allocation->mapped_bytes;
     if (allocation->is_kept) {
         kept_remove(allocation);
@@ -98,7 +112,7 @@ static void give_back(struct sgp_allocation *allocation)
 
     allocation->freed_in = NULL;
     kept_add(allocation);
-    trim(pool, pool->is_destroyed ? 0 : pool->release_threshold_bytes);
+    sgp_pool_trim(pool, pool->is_destroyed ? 0 : pool->release_threshold_bytes);
 }
 
 static void free_pooled(struct sgp_allocation *allocation)
@@ -120,6 +134,43 @@ static struct sgp_allocation *kept_find(const struct CUmemPoolHandle_st *pool, u
     return kept;
 }
 
+/* Memory as the pool's: of the device, or of its file. */
+static CUresult memory_new(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, uint64_t bytes, void **address)
+{
+    struct sgp_share *share = pool->share;
+    const uint64_t mapped_bytes = (bytes + SGP_PAGE_BYTES - 1) / SGP_PAGE_BYTES * SGP_PAGE_BYTES;
+    CUresult result;
+
+    if (!share) {
+        return sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, address);
+    }
+    if (bytes > context->device->memory_bytes ||
+        ftruncate(share->file, (off_t)(SGP_SHARED_HEAD_BYTES + pool->share_bytes + mapped_bytes))) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = sgp_memory_new_in(context, bytes, SGP_MEMORY_POOLED, share, pool->share_bytes, false, address);
+    if (!result) {
+        pool->share_bytes += mapped_bytes;
+        if (share->is_exported) {
+            sgp_state_move(pool->device->state, &share->head.holder, (int64_t)mapped_bytes);
+        }
+    }
+    return result;
+}
+
+static struct sgp_allocation *adopt(struct CUmemPoolHandle_st *pool, const void *address)
+{
+    struct sgp_allocation *allocation = sgp_memory_find((uintptr_t)address);
+
+    allocation->owner = &owner;
+    allocation->pool = pool;
+    if (pool != pool->device->default_pool) {
+        sgp_object_keep(pool);
+    }
+    pool->reserved_bytes += allocation->mapped_bytes;
+    return allocation;
+}
+
 /* New memory. When there is none, kept memory goes first, and then all work is waited for: it may end in frees. */
 static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, uint64_t bytes,
                      struct sgp_allocation **allocation)
@@ -128,29 +179,33 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
     CUresult result;
 
     if (pool->max_bytes && (bytes > pool->max_bytes || pool->reserved_bytes > pool->max_bytes - bytes)) {
-        trim(pool, 0);
+        sgp_pool_trim(pool, 0);
     }
     if (pool->max_bytes && (bytes > pool->max_bytes || pool->reserved_bytes > pool->max_bytes - bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    result = sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, &address);
+    result = memory_new(context, pool, bytes, &address);
     if (result && bytes <= context->device->memory_bytes) {
         sgp_object_keep(context);
         sgp_queue_drain(context);
         sgp_object_release(context);
-        result = sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, &address);
+        result = memory_new(context, pool, bytes, &address);
     }
-    if (result) {
-        return result;
+    if (!result) {
+        *allocation = adopt(pool, address);
     }
-    *allocation = sgp_memory_find((uintptr_t)address);
-    (*allocation)->owner = &owner;
-    (*allocation)->pool = pool;
-    if (pool != pool->device->default_pool) {
-        sgp_object_keep(pool);
+    return result;
+}
+
+static void count_use(struct CUmemPoolHandle_st *pool, uint64_t bytes)
+{
+    pool->used_bytes += bytes;
+    if (pool->used_bytes > pool->used_high_bytes) {
+        pool->used_high_bytes = pool->used_bytes;
     }
-    pool->reserved_bytes += (*allocation)->mapped_bytes;
-    return CUDA_SUCCESS;
+    if (pool->reserved_bytes > pool->reserved_high_bytes) {
+        pool->reserved_high_bytes = pool->reserved_bytes;
+    }
 }
 
 static CUresult allocate(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, uint64_t bytes,
@@ -170,14 +225,22 @@ static CUresult allocate(struct CUctx_st *context, struct CUmemPoolHandle_st *po
     if (result) {
         return result;
     }
-    pool->used_bytes += bytes;
-    if (pool->used_bytes > pool->used_high_bytes) {
-        pool->used_high_bytes = pool->used_bytes;
-    }
-    if (pool->reserved_bytes > pool->reserved_high_bytes) {
-        pool->reserved_high_bytes = pool->reserved_bytes;
-    }
+    count_use(pool, bytes);
     *address = allocation->start;
+    return CUDA_SUCCESS;
+}
+
+CUresult sgp_pool_import(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, uint64_t offset, uint64_t bytes,
+                         CUdeviceptr *address)
+{
+    void *at;
+    CUresult result = sgp_memory_new_in(context, bytes, SGP_MEMORY_POOLED, pool->share, offset, true, &at);
+
+    if (result) {
+        return result;
+    }
+    *address = adopt(pool, at)->start;
+    count_use(pool, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -189,7 +252,7 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
     if (result) {
         return result;
     }
-    if (!dptr || (is_named && !sgp_object_is(pool, SGP_MEMORY_POOL))) {
+    if (!dptr || (is_named && (!sgp_object_is(pool, SGP_MEMORY_POOL) || pool->nr_imports))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (!bytes) {
@@ -273,194 +336,45 @@ SGP_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     return sgp_leave(sgp_queue_submit(stream, &command->command, NULL));
 }
 
-static bool is_own_device(const CUmemLocation *location, struct sgp_device **device)
-{
-    *device = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? sgp_device_find(location->id) : NULL;
-    return *device != NULL;
-}
-
 static void pool_destroy(void *object)
 {
-    struct CUmemPoolHandle_st **link = &pools;
+    struct CUmemPoolHandle_st *pool = object, **link = &pools;
 
-    while (*link != object) {
+    while (*link != pool) {
         link = &(*link)->next;
     }
-    *link = (*link)->next;
-    free(object);
+    *link = pool->next;
+    if (pool->share) {
+        sgp_share_end(pool->share);
+        free(pool->share);
+    }
+    free(pool);
 }
 
-SGP_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+struct CUmemPoolHandle_st *sgp_pool_new(struct sgp_device *device, struct sgp_share *share)
 {
-    struct sgp_device *device;
-    struct CUmemPoolHandle_st *made;
-    CUresult result = sgp_enter_driver();
+    struct CUmemPoolHandle_st *made = calloc(1, sizeof(*made));
 
-    if (result) {
-        return result;
-    }
-    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
-    }
-    if (!is_own_device(&poolProps->location, &device)) {
-        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-    }
-    made = calloc(1, sizeof(*made));
     if (!made || !sgp_object_add(made, SGP_MEMORY_POOL, pool_destroy)) {
         free(made);
-        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return NULL;
     }
     made->next = pools;
     pools = made;
     made->device = device;
-    made->max_bytes = poolProps->maxSize;
+    made->share = share;
     for (int i = 0; i < 3; i++) {
         made->reuse[i] = 1;
     }
-    *pool = made;
-    return sgp_leave(CUDA_SUCCESS);
+    return made;
 }
 
-/* With the lock; on error nothing is locked. */
-static CUresult enter_pool(CUmemoryPool pool)
+struct CUmemPoolHandle_st *sgp_pool_imported(uint64_t inode)
 {
-    return sgp_enter_object(pool, SGP_MEMORY_POOL, CUDA_ERROR_INVALID_VALUE);
-}
+    struct CUmemPoolHandle_st *pool = pools;
 
-/* What is allocated stays until it is freed. */
-SGP_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
-{
-    CUresult result = enter_pool(pool);
-
-    if (result) {
-        return result;
+    while (pool && (!pool->nr_imports || pool->inode != inode)) {
+        pool = pool->next;
     }
-    if (pool == pool->device->default_pool) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (pool->device->pool == pool) {
-        pool->device->pool = pool->device->default_pool;
-    }
-    pool->is_destroyed = true;
-    trim(pool, 0);
-    sgp_object_remove(pool);
-    sgp_object_release(pool);
-    return sgp_leave(CUDA_SUCCESS);
-}
-
-SGP_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
-{
-    CUresult result = enter_pool(pool);
-
-    if (result) {
-        return result;
-    }
-    trim(pool, minBytesToKeep);
-    return sgp_leave(CUDA_SUCCESS);
-}
-
-SGP_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
-{
-    CUresult result = sgp_with_argument(enter_pool(pool), value);
-
-    if (result) {
-        return result;
-    }
-    switch (attr) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        pool->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *(int *)value != 0;
-        return sgp_leave(CUDA_SUCCESS);
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        pool->release_threshold_bytes = *(cuuint64_t *)value;
-        return sgp_leave(CUDA_SUCCESS);
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        if (*(cuuint64_t *)value) {
-            return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-        }
-        if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
-            pool->used_high_bytes = pool->used_bytes;
-        } else {
-            pool->reserved_high_bytes = pool->reserved_bytes;
-        }
-        return sgp_leave(CUDA_SUCCESS);
-    default:
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-}
-
-SGP_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
-{
-    CUresult result = sgp_with_argument(enter_pool(pool), value);
-
-    if (result) {
-        return result;
-    }
-    switch (attr) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        *(int *)value = pool->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
-        return sgp_leave(CUDA_SUCCESS);
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        *(cuuint64_t *)value = pool->release_threshold_bytes;
-        return sgp_leave(CUDA_SUCCESS);
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        *(cuuint64_t *)value = pool->reserved_bytes;
-        return sgp_leave(CUDA_SUCCESS);
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        *(cuuint64_t *)value = pool->reserved_high_bytes;
-        return sgp_leave(CUDA_SUCCESS);
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-        *(cuuint64_t *)value = pool->used_bytes;
-        return sgp_leave(CUDA_SUCCESS);
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        *(cuuint64_t *)value = pool->used_high_bytes;
-        return sgp_leave(CUDA_SUCCESS);
-    default:
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-}
-
-/* Every device's memory is in this process: access cannot be taken away, nor need it be given. */
-SGP_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
-{
-    struct sgp_device *device;
-    CUresult result = enter_pool(pool);
-
-    if (result) {
-        return result;
-    }
-    if (count && !map) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (!is_own_device(&map[i].location, &device)) {
-            return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-        }
-        if (device == pool->device && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
-            return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-        }
-    }
-    return sgp_leave(CUDA_SUCCESS);
-}
-
-SGP_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
-{
-    struct sgp_device *device;
-    CUresult result = enter_pool(memPool);
-
-    if (result) {
-        return result;
-    }
-    if (!flags || !location || !is_own_device(location, &device)) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return sgp_leave(CUDA_SUCCESS);
+    return pool;
 }

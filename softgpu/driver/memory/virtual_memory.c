@@ -264,3 +264,18 @@ SGP_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ha
     *handle = (uintptr_t)mapping->physical;
     return sgp_leave(CUDA_SUCCESS);
 }
+
+/* There are no dma-bufs of this memory. */
+SGP_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                                  CUmemRangeHandleType handleType, unsigned long long flags)
+{
+    CUresult result = sgp_enter_driver();
+
+    (void)dptr;
+    (void)handleType;
+    (void)flags;
+    if (result) {
+        return result;
+    }
+    return sgp_leave(handle && size ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
+}

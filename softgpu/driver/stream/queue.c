@@ -352,6 +352,20 @@ void sgp_queue_drain(struct CUctx_st *context)
     }
 }
 
+void sgp_queue_rest(void)
+{
+    struct CUstream_st *stream = pending;
+
+    while (stream) {
+        if (stream->is_running && !stream->head->uses_no_memory) {
+            sgp_queue_wait(stream, stream->head->sequence);
+            stream = pending; /* the list changed meanwhile */
+        } else {
+            stream = stream->next_pending;
+        }
+    }
+}
+
 bool sgp_queue_is_idle(const struct CUstream_st *stream)
 {
     return stream->nr_completed == stream->nr_submitted;

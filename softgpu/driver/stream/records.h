@@ -17,6 +17,7 @@ struct sgp_command {
     uint64_t sequence;
     struct sgp_dependency *dependencies;
     uint32_t nr_dependencies;
+    bool uses_no_memory;   /* of the device, but with the lock */
     bool runs_after_error; /* a host callback learns of a failed context, a kernel does not run there */
 };
 
@@ -54,7 +55,8 @@ struct CUevent_st {
     uint64_t sequence;
     uint64_t time_ns;
     unsigned int flags;
-    struct sgp_capture *capture; /* recorded last in a stream that was captured: behind these nodes */
+    struct sgp_shared_event *shared; /* with other processes, or NULL: it is what counts then */
+    struct sgp_capture *capture;     /* recorded last in a stream that was captured: behind these nodes */
     struct sgp_nodes captured;
 };
 

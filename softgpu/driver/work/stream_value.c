@@ -172,7 +172,7 @@ static CUresult submit(CUstream handle, const CUstreamBatchMemOpParams *list, ui
     if (!operations) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    operations->command = (struct sgp_command){.run = run, .finish = sgp_command_free};
+    operations->command = (struct sgp_command){.run = run, .finish = sgp_command_free, .uses_no_memory = true};
     operations->context = stream->object.context; /* the queue holds the stream, and that the context */
     operations->nr = nr;
     memcpy(operations->list, list, nr * sizeof(*list));
