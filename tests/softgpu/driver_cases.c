@@ -477,6 +477,13 @@ static const struct test_case cases[] = {
     {"pieces", case_pieces},
     {"physical", case_physical},
     {"kinds", case_kinds},
+    {"share", case_share},
+    {"take", case_take},
+    {"forged", case_forged},
+    {"forged_pool", case_forged_pool},
+    {"lies", case_lies},
+    {"record", case_record},
+    {"await", case_await},
 };
 
 int main(int argc, char **argv)

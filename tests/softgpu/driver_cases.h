@@ -41,6 +41,15 @@ int case_pieces(const char *argument);
 int case_physical(const char *argument);
 int case_kinds(const char *argument);
 
+/* driver_cases_sharing.c */
+int case_share(const char *kind);
+int case_take(const char *kind);
+int case_forged(const char *argument);
+int case_forged_pool(const char *argument);
+int case_lies(const char *argument);
+int case_record(const char *argument);
+int case_await(const char *argument);
+
 /* driver_cases_streams.c */
 int case_order(const char *argument);
 int case_row(const char *argument);

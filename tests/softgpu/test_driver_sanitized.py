@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs.build import build_one
-from tests.softgpu.driver_harness import SANITIZED_CASES, SANITIZED_LIBRARY, Device, build_sanitized
+from tests.softgpu.driver_harness import SANITIZED_CASES, SANITIZED_LIBRARY, TIMEOUT_S, Device, build_sanitized
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,7 +18,21 @@ def _built() -> None:
 
 @pytest.mark.parametrize(
     "case",
-    ["works", "fibers", "threads", "order", "wrong_calls", "fault", "two_contexts", "trap", "deadlock", "cooperative"],
+    [
+        *(
+            "works",
+            "fibers",
+            "threads",
+            "order",
+            "wrong_calls",
+            "fault",
+            "two_contexts",
+            "trap",
+            "deadlock",
+            "cooperative",
+        ),
+        *("addresses", "physical", "kinds", "lies"),
+    ],
 )
 def test_case_is_clean(tmp_path: Path, case: str) -> None:
     # The sanitizer must leave SIGSEGV to the driver, and may not know where a fiber's stack is when a kernel is left.
@@ -29,6 +43,20 @@ def test_case_is_clean(tmp_path: Path, case: str) -> None:
     assert result.returncode == 0, result
     assert "ERROR" not in result.stderr
     assert "runtime error" not in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["memory", "descriptor", "pool"])
+def test_sharing_is_clean(tmp_path: Path, kind: str) -> None:
+    settings = {"LD_LIBRARY_PATH": str(SANITIZED_LIBRARY.parent), "ASAN_OPTIONS": "handle_segv=0:log_path=stderr"}
+    device = Device(tmp_path, settings)
+    maker, taker = device.start(SANITIZED_CASES, "share", kind), device.start(SANITIZED_CASES, "take", kind)
+    assert maker.stdout is not None
+    tokens = [maker.stdout.readline() for _ in range(2 if kind == "pool" else 1)]
+    output, _ = taker.communicate("".join(tokens) + "\n\n", timeout=TIMEOUT_S)
+    assert taker.returncode == 0, output
+    maker.communicate("\n\n", timeout=TIMEOUT_S)
+    assert maker.returncode == 0
+    device.close()
 
 
 def test_going_on_in_optimised_code_is_clean(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ static CUresult work_submit(const struct sgp_work *work, struct CUstream_st *str
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return sgp_event_record(work->event, stream);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        return work->event->stream ? sgp_stream_wait(stream, work->event->stream, work->event->sequence) : CUDA_SUCCESS;
+        return sgp_event_wait(stream, work->event);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
         sgp_graph_memory_launched(work->memory);
         return CUDA_SUCCESS;

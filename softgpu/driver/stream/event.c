@@ -5,6 +5,7 @@
 #include "device/printf.h"
 #include "stream/capture.h"
 #include "stream/queue.h"
+#include "stream/shared_event.h"
 #include "stream/stream.h"
 
 #define ALL_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
@@ -13,6 +14,7 @@ struct record_command {
     struct sgp_command command;
     struct CUevent_st *event;
     const struct CUstream_st *stream; /* compared, never followed */
+    uint32_t number;                  /* of a shared event */
 };
 
 static void event_destroy(void *object)
@@ -22,6 +24,9 @@ static void event_destroy(void *object)
     sgp_capture_event_forget(event);
     if (event->stream) {
         sgp_object_release(event->stream);
+    }
+    if (event->shared) {
+        sgp_shared_event_end(event->shared);
     }
     sgp_object_release(event->object.context);
     free(event);
@@ -37,33 +42,47 @@ static CUresult enter_event(CUevent handle)
     return handle->object.context->error ? sgp_leave(handle->object.context->error) : CUDA_SUCCESS;
 }
 
+struct CUevent_st *sgp_event_new(struct CUctx_st *context, unsigned int flags, struct sgp_shared_event *shared)
+{
+    struct CUevent_st *event = calloc(1, sizeof(*event));
+
+    if (!event || !sgp_object_add(event, SGP_EVENT, event_destroy)) {
+        free(event);
+        return NULL;
+    }
+    event->object.context = context;
+    sgp_object_keep(context);
+    event->flags = flags;
+    event->shared = shared;
+    event->next = context->events;
+    context->events = event;
+    return event;
+}
+
 SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
     struct CUctx_st *context;
-    struct CUevent_st *event;
+    struct sgp_shared_event *shared = NULL;
     CUresult result = sgp_enter(&context);
 
     if (result) {
         return result;
     }
-    if (!phEvent || (Flags & ~(unsigned int)ALL_EVENT_FLAGS)) {
+    if (!phEvent || (Flags & ~(unsigned int)ALL_EVENT_FLAGS) ||
+        (Flags & CU_EVENT_INTERPROCESS && !(Flags & CU_EVENT_DISABLE_TIMING))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (Flags & CU_EVENT_INTERPROCESS) {
-        return sgp_leave(Flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
+        shared = sgp_shared_event_new(context->device);
+        if (!shared) {
+            return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        }
     }
-    event = calloc(1, sizeof(*event));
-    if (!event || !sgp_object_add(event, SGP_EVENT, event_destroy)) {
-        free(event);
-        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    *phEvent = sgp_event_new(context, Flags, shared);
+    if (!*phEvent && shared) {
+        sgp_shared_event_end(shared);
     }
-    event->object.context = context;
-    sgp_object_keep(context);
-    event->flags = Flags;
-    event->next = context->events;
-    context->events = event;
-    *phEvent = event;
-    return sgp_leave(CUDA_SUCCESS);
+    return sgp_leave(*phEvent ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* An event of a context that failed goes too, and the error is told. */
@@ -93,6 +112,9 @@ static void record_finish(struct sgp_command *command)
     if (record->event->stream == record->stream && record->event->sequence == command->sequence) {
         record->event->time_ns = sgp_now_ns();
     }
+    if (record->event->shared) {
+        sgp_shared_event_complete(record->event->shared, record->number);
+    }
     sgp_object_release(record->event);
     free(record);
 }
@@ -114,6 +136,9 @@ CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
     if (!(event->flags & CU_EVENT_DISABLE_TIMING)) {
         /* So that the time is the device's: when its thread is there, not when it was called. */
         command->command.run = sgp_command_in_order;
+    }
+    if (event->shared) {
+        command->number = sgp_shared_event_record(event->shared);
     }
     sgp_object_keep(event);
     sgp_object_keep(stream);
@@ -157,8 +182,42 @@ SGP_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
     return cuEventRecordWithFlags(hEvent, hStream, CU_EVENT_RECORD_DEFAULT);
 }
 
+CUresult sgp_event_wait(struct CUstream_st *stream, struct CUevent_st *event)
+{
+    if (event->shared) {
+        return sgp_shared_event_wait(stream, event);
+    }
+    return event->stream ? sgp_stream_wait(stream, event->stream, event->sequence) : CUDA_SUCCESS;
+}
+
+SGP_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &stream);
+
+    if (result) {
+        return result;
+    }
+    if (Flags & ~(unsigned int)CU_EVENT_WAIT_EXTERNAL) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (!sgp_object_is(hEvent, SGP_EVENT)) {
+        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL)) {
+        return sgp_leave(CUDA_ERROR_ILLEGAL_STATE); /* external to a capture */
+    }
+    if (stream->capture || hEvent->capture) {
+        return sgp_leave(sgp_capture_event_wait(stream, hEvent, Flags));
+    }
+    return sgp_leave(sgp_event_wait(stream, hEvent));
+}
+
 static bool is_complete(const struct CUevent_st *event)
 {
+    if (event->shared) {
+        return sgp_shared_event_is_complete(event->shared);
+    }
     return !event->stream || event->stream->nr_completed >= event->sequence;
 }
 
@@ -193,7 +252,9 @@ SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
     }
     context = hEvent->object.context;
     sgp_object_keep(context);
-    if (!is_complete(hEvent)) {
+    if (hEvent->shared) {
+        sgp_shared_event_synchronize(hEvent);
+    } else if (!is_complete(hEvent)) {
         sgp_queue_wait(hEvent->stream, hEvent->sequence);
     }
     result = context->error;

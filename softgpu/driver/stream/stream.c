@@ -229,32 +229,6 @@ CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, 
     return sgp_queue_submit(stream, command, NULL);
 }
 
-SGP_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
-{
-    struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &stream);
-
-    if (result) {
-        return result;
-    }
-    if (Flags & ~(unsigned int)CU_EVENT_WAIT_EXTERNAL) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    if (!sgp_object_is(hEvent, SGP_EVENT)) {
-        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    }
-    if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL)) {
-        return sgp_leave(CUDA_ERROR_ILLEGAL_STATE); /* external to a capture */
-    }
-    if (stream->capture || hEvent->capture) {
-        return sgp_leave(sgp_capture_event_wait(stream, hEvent, Flags));
-    }
-    if (!hEvent->stream) {
-        return sgp_leave(CUDA_SUCCESS);
-    }
-    return sgp_leave(sgp_stream_wait(stream, hEvent->stream, hEvent->sequence));
-}
-
 struct host_command {
     struct sgp_command command;
     CUhostFn function;
@@ -288,7 +262,10 @@ CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn f
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *host = (struct host_command){
-        .command = {.run = host_run, .finish = sgp_command_free, .runs_after_error = callback != NULL},
+        .command = {.run = host_run,
+                    .finish = sgp_command_free,
+                    .uses_no_memory = true,
+                    .runs_after_error = callback != NULL},
         .function = function,
         .callback = callback,
         .handle = handle,

@@ -15,6 +15,10 @@ CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn f
                          void *data);
 
 /* event.c */
+/* `shared`, or NULL, becomes the event's. NULL: no memory. */
+struct CUevent_st *sgp_event_new(struct CUctx_st *context, unsigned int flags, struct sgp_shared_event *shared);
+/* What the stream does from here on waits for the event's last record. */
+CUresult sgp_event_wait(struct CUstream_st *stream, struct CUevent_st *event);
 CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream);
 
 #endif
