@@ -19,12 +19,12 @@ from backend_host.ipc import Connection
 from backend_host.launching import start_in_background, wait_for_end
 from backend_host.walls.check import check
 from backend_host.walls.settings import PLAIN, WallSettings
-from tests.programs.build import NAMES, SHARED
+from tests.programs.build import NAMES, NOT_CARRIED, SHARED
 
 PROGRAMS = PACKAGE_ROOT / "build/programs"
 SOFTGPU = PACKAGE_ROOT / "build/softgpu"
 TIMEOUT_S = 120
-PROGRAM_NAMES = [*NAMES, *(f"{name}.shared" for name in SHARED)]
+PROGRAM_NAMES = [*(name for name in NAMES if name not in NOT_CARRIED), *(f"{name}.shared" for name in SHARED)]
 WALLS = WallSettings(
     cache_dir=str(PACKAGE_ROOT / "build/tenants"),
     allow_missing=tuple(finding.wall for finding in check(PLAIN) if finding.reason),

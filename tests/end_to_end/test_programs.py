@@ -3,6 +3,7 @@
 import pytest
 
 from tests.end_to_end.host import PROGRAM_NAMES, PROGRAMS, Host, comparable, wait_until
+from tests.programs.build import NOT_CARRIED
 
 
 @pytest.mark.parametrize("program", PROGRAM_NAMES)
@@ -11,6 +12,15 @@ def test_same_output_as_natively(host: Host, program: str) -> None:
     guest = host.guest(program)
     assert comparable(guest) == comparable(native), guest.stderr
     assert native.stdout, "a program that prints nothing shows nothing"
+
+
+@pytest.mark.parametrize("program", NOT_CARRIED)
+def test_what_is_not_carried_is_refused(host: Host, program: str) -> None:
+    """Whoever carries it takes the program out of NOT_CARRIED: then it is compared."""
+    assert host.native(program).stdout.splitlines()[-1] == "PASS"
+    guest = host.guest(program)
+    assert guest.returncode != 0
+    assert "NotSupported" in guest.stdout or "NOT_SUPPORTED" in guest.stdout
 
 
 def test_exit_status_is_passed_on(host: Host) -> None:
