@@ -476,6 +476,7 @@ static const struct test_case cases[] = {
     {"addresses", case_addresses},
     {"pieces", case_pieces},
     {"physical", case_physical},
+    {"remap", case_remap},
     {"kinds", case_kinds},
     {"share", case_share},
     {"take", case_take},

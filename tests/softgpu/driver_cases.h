@@ -39,6 +39,7 @@ int case_own_memory(const char *argument);
 int case_addresses(const char *argument);
 int case_pieces(const char *argument);
 int case_physical(const char *argument);
+int case_remap(const char *argument);
 int case_kinds(const char *argument);
 
 /* driver_cases_sharing.c */

@@ -1,8 +1,10 @@
 /* Cases of addresses and physical memory: see driver_cases.c. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "driver_cases.h"
 #include "softgpu/driver/kernel_abi.h"
@@ -134,6 +136,91 @@ int case_physical(const char *argument)
     printf("used %zu MiB\n", used_mib());
     CHECK(cuMemCreate(&other, 30 * UNIT, &on_device, 0));
     say("full", cuMemAlloc_v2(&base, 1));
+    return 0;
+}
+
+/* The child of this process: where kernels run behind the wall. 0: none. */
+static int kernels_process(void)
+{
+    DIR *processes = opendir("/proc");
+    const struct dirent *entry;
+    int found = 0;
+
+    while (processes && (entry = readdir(processes))) {
+        char path[300];
+        int parent = 0;
+        FILE *stat;
+
+        snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+        stat = atoi(entry->d_name) ? fopen(path, "r") : NULL;
+        if (stat && fscanf(stat, "%*d (%*[^)]) %*c %d", &parent) == 1 && parent == getpid()) {
+            found = atoi(entry->d_name);
+        }
+        if (stat) {
+            fclose(stat);
+        }
+    }
+    closedir(processes);
+    return found;
+}
+
+static void place(CUdeviceptr address, CUmemGenericAllocationHandle handle)
+{
+    CHECK(cuMemMap(address, UNIT, 0, handle, 0));
+    CHECK(cuMemSetAccess(address, UNIT, &read_and_write, 1));
+}
+
+/* Between launches pieces come, go and take each other's places: the kernels' process sees that, and stays. */
+int case_remap(const char *argument)
+{
+    CUmemGenericAllocationHandle handles[4], fresh;
+    unsigned int values[4];
+    CUdeviceptr base;
+    int process;
+
+    start();
+    CHECK(cuMemAddressReserve(&base, TEBIBYTE, 0, UINT64_C(0x6a0000000000), 0));
+    for (unsigned int i = 0; i < 4; i++) {
+        CHECK(cuMemCreate(&handles[i], UNIT, &on_device, 0));
+        place(base + i * UNIT, handles[i]);
+    }
+    CHECK(fill(base, 1, 1, 4));
+    CHECK(cuCtxSynchronize());
+    process = kernels_process();
+    for (unsigned int round = 0; round < 20; round++) {
+        CHECK(cuMemUnmap(base, 4 * UNIT));
+        for (unsigned int i = 0; i < 4; i++) { /* each one place further */
+            place(base + i * UNIT, handles[(i + round) % 4]);
+        }
+        CHECK(fill(base, 100 + round, 1, 4)); /* to handle `round` */
+        CHECK(cuMemcpyDtoH_v2(&values[round % 4], base, 4));
+        CHECK(cuMemCreate(&fresh, UNIT, &on_device, 0));
+        place(base + 5 * UNIT, fresh);
+        CHECK(cuMemRelease(fresh));
+        CHECK(fill(base + 5 * UNIT, 9, 1, 4));
+        CHECK(cuCtxSynchronize());
+        CHECK(cuMemUnmap(base + 5 * UNIT, UNIT));
+    }
+    for (unsigned int i = 0; i < 4; i++) { /* where they lie after the last round */
+        CHECK(cuMemcpyDtoH_v2(&values[(i + 19) % 4], base + i * UNIT, 4));
+    }
+    printf("values %u %u %u %u\n", values[0], values[1], values[2], values[3]);
+    printf("%s process\n", process == kernels_process() ? "the same" : "another");
+    CHECK(cuMemCreate(&fresh, UNIT, &on_device, 0));
+    place(base + 5 * UNIT, fresh);
+    CHECK(cuMemcpyDtoH_v2(values, base + 5 * UNIT, 4));
+    printf("a used place holds %u\n", values[0]);
+    for (unsigned int i = 0; i < 200; i++) { /* more than is kept */
+        CHECK(cuMemSetAccess(base, UNIT, &read_and_write, 1));
+    }
+    CHECK(fill(base, 5, 1, 4));
+    CHECK(cuMemcpyDtoH_v2(values, base, 4));
+    printf("after many changes %u\n", values[0]);
+    if (!strcmp(argument, "unmapped")) {
+        CHECK(cuMemUnmap(base, UNIT));
+    }
+    CHECK(fill(base, 6, 1, 4));
+    say("last", cuCtxSynchronize());
     return 0;
 }
 

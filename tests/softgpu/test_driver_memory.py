@@ -54,6 +54,19 @@ def test_thousands_of_pieces_in_one_reservation(device: Device, wall: str) -> No
     ]
 
 
+@pytest.mark.parametrize("wall", ["0", "1"])
+@pytest.mark.parametrize("end", ["mapped", "unmapped"])
+def test_what_is_mapped_changes_in_the_kernels_process_which_stays(device: Device, end: str, wall: str) -> None:
+    result = device.with_settings(FAIRGV_SOFTGPU_WALL=wall).run_case("remap", end)
+    assert result.stdout.splitlines() == [
+        "values 116 117 118 119",
+        "the same process",
+        "a used place holds 0",
+        "after many changes 5",
+        "last CUDA_SUCCESS" if end == "mapped" else "last CUDA_ERROR_ILLEGAL_ADDRESS",
+    ]
+
+
 def test_physical_memory_is_counted_until_nothing_has_it(device: Device) -> None:
     result = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M").run_case("physical")
     assert result.stdout.splitlines() == [

@@ -31,10 +31,40 @@ void sgp_view_outdate(void)
     __atomic_fetch_add(&now.age, 1, __ATOMIC_RELAXED);
 }
 
+static void keep(struct sgp_view_change change)
+{
+    kept[now.nr_changes++ % SGP_VIEW_CHANGES] = change;
+}
+
 void sgp_view_changed(uintptr_t start, uint64_t bytes, int protection)
 {
-    kept[now.nr_changes++ % SGP_VIEW_CHANGES] =
-        (struct sgp_view_change){.start = start, .bytes = bytes, .protection = protection};
+    keep((struct sgp_view_change){.start = start, .bytes = bytes, .protection = protection});
+}
+
+void sgp_view_mapped(uintptr_t start, uint64_t bytes, uintptr_t source)
+{
+    keep((struct sgp_view_change){.start = start, .bytes = bytes, .source = source, .protection = PROT_NONE});
+}
+
+void sgp_view_unmapped(uintptr_t start, uint64_t bytes)
+{
+    keep((struct sgp_view_change){.start = start, .bytes = bytes, .source = SGP_VIEW_GONE});
+}
+
+bool sgp_view_make(const struct sgp_view_change *change)
+{
+    void *start = (void *)change->start;
+
+    if (change->source == SGP_VIEW_GONE) {
+        return mmap(start, change->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
+               MAP_FAILED;
+    }
+    /* Of 0 bytes that are shared, mremap makes another mapping, and leaves the first one. */
+    if (change->source &&
+        mremap((void *)change->source, 0, change->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
+        return false;
+    }
+    return !mprotect(start, change->bytes, change->protection);
 }
 
 struct sgp_view sgp_view_now(void)

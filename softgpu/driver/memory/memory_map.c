@@ -286,7 +286,11 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
         sgp_view_outdate();
         sgp_reach_remove(allocation->start, allocation->bytes);
     } else if (allocation->kind == SGP_MEMORY_MAPPED) { /* of which the physical memory counts */
-        sgp_view_outdate();
+        if (allocation->source) {
+            sgp_view_unmapped(allocation->start, allocation->mapped_bytes);
+        } else {
+            sgp_view_outdate();
+        }
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     } else {

@@ -52,6 +52,7 @@ struct sgp_allocation {
     bool is_kept;                    /* POOLED: free, and the pool's for use again */
     struct sgp_allocation *next_kept, **kept_link;
     struct sgp_physical *physical;         /* of MAPPED */
+    uintptr_t source;                      /* of MAPPED: where the process of kernels has it, too; 0: nowhere */
     struct sgp_graph_memory *graph_memory; /* of GRAPH */
     const struct sgp_module *code;         /* of MODULE, or NULL: which variables are where */
     CUmemAccess_flags access;

@@ -1,97 +1,23 @@
 /*
- * Physical memory lies in memory files, so that it may be mapped at several places. What stays in this process shares
- * files, the stores, so that thousands of pieces take few descriptors: a place in a store is used once, and given back
- * to the host; a store goes with its last piece. What may be shared is a file of its own (shared_file.h), whose
- * descriptor is what other processes import.
+ * Physical memory lies in memory files, so that it may be mapped at several places: what stays in this process in
+ * stores (store.h), and what may be shared in a file of its own (shared_file.h), whose descriptor is what other
+ * processes import.
  *
- * Wrong when: a program makes more shareable pieces than a process may have descriptors (CUDA_ERROR_OUT_OF_MEMORY), or
- * keeps one piece of each of thousands of stores.
+ * Wrong when: a program makes more shareable pieces than a process may have descriptors (CUDA_ERROR_OUT_OF_MEMORY).
  */
 #include "memory/physical.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/state.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
 
-#define STORE_BYTES (UINT64_C(256) << 20) /* small, as a process may be kept from making large files */
-
-struct sgp_store {
-    int file;
-    uint64_t bytes; /* that were handed out */
-    uint32_t nr_pieces;
-};
-
-static struct sgp_store *current; /* which the next piece is of; NULL: a new one */
-
 static bool is_whole_granules(uint64_t bytes)
 {
     return bytes && bytes % SGP_GRANULARITY_BYTES == 0;
-}
-
-static struct sgp_store *store_new(void)
-{
-    struct sgp_store *store = malloc(sizeof(*store));
-
-    if (!store) {
-        return NULL;
-    }
-    *store = (struct sgp_store){.file = memfd_create("softgpu", MFD_CLOEXEC)};
-    if (store->file < 0) {
-        free(store);
-        return NULL;
-    }
-    return store;
-}
-
-static void store_end(struct sgp_store *store)
-{
-    if (current == store) {
-        current = NULL;
-    }
-    close(store->file);
-    free(store);
-}
-
-/* The piece becomes part of a store of at most so many bytes, or of one of its own; false: the host has no file. */
-static bool store_take(struct sgp_physical *piece, uint64_t most_bytes)
-{
-    struct sgp_store *store = current;
-
-    if (!store || piece->bytes > most_bytes || store->bytes > most_bytes - piece->bytes) {
-        store = store_new();
-    }
-    if (!store || ftruncate(store->file, (off_t)(store->bytes + piece->bytes))) {
-        if (store && !store->nr_pieces) {
-            store_end(store);
-        }
-        return false;
-    }
-    piece->store = store;
-    piece->file = store->file;
-    piece->offset = store->bytes;
-    store->bytes += piece->bytes;
-    store->nr_pieces++;
-    if (!current || store->bytes < current->bytes) { /* the one with more room */
-        current = store;
-    }
-    return true;
-}
-
-static void store_give_back(const struct sgp_physical *piece)
-{
-    struct sgp_store *store = piece->store;
-
-    if (--store->nr_pieces == 0) {
-        store_end(store);
-    } else if (fallocate(store->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)piece->offset,
-                         (off_t)piece->bytes)) {
-        sgp_log("device", "the host does not take %zu bytes back", (size_t)piece->bytes);
-    }
 }
 
 static void physical_destroy(void *object)
@@ -101,8 +27,8 @@ static void physical_destroy(void *object)
     if (!physical->share.is_exported) {
         sgp_state_give_back(physical->device->state, physical->bytes);
     }
-    if (physical->store) {
-        store_give_back(physical);
+    if (physical->place.store) {
+        sgp_store_give_back(&physical->place);
     } else {
         sgp_share_end(&physical->share);
     }
@@ -132,11 +58,13 @@ static struct sgp_physical *physical_of_store(struct sgp_device *device, uint64_
     physical->device = device;
     physical->bytes = bytes;
     physical->nr_retained = 1;
-    if (!store_take(physical, device->memory_bytes < STORE_BYTES ? device->memory_bytes : STORE_BYTES)) {
+    if (!sgp_store_take(&physical->place, bytes, device->memory_bytes)) {
         sgp_object_remove(physical);
         free(physical);
         return NULL;
     }
+    physical->file = sgp_store_file(&physical->place);
+    physical->offset = physical->place.offset;
     return physical;
 }
 
@@ -228,6 +156,11 @@ void sgp_physical_drop(struct sgp_physical *physical)
         sgp_object_remove(physical);
     }
     sgp_object_release(physical);
+}
+
+uintptr_t sgp_physical_source(const struct sgp_physical *physical)
+{
+    return sgp_store_source(&physical->place);
 }
 
 SGP_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)

@@ -134,7 +134,8 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
                                       .kind = SGP_MEMORY_MAPPED,
                                       .owner = &owner,
                                       .id = sgp_new_id(),
-                                      .physical = physical};
+                                      .physical = physical,
+                                      .source = sgp_physical_source(physical)};
     if (!sgp_memory_enter(&mapping)) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -143,6 +144,9 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
         MAP_FAILED) {
         sgp_memory_delete(sgp_memory_find(ptr));
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    if (mapping.source) {
+        sgp_view_mapped(ptr, size, mapping.source);
     }
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -186,15 +190,23 @@ static CUresult set_access(uintptr_t address, uint64_t bytes, CUmemAccess_flags 
     const int protection = (access & CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ : 0) |
                            (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_WRITE : 0);
 
-    sgp_view_outdate();
+    bool is_in_view = true;
+
     if (mprotect((void *)address, bytes, protection)) {
+        sgp_view_outdate();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     for (uint64_t done = 0; done < bytes;) {
         struct sgp_allocation *mapping = sgp_memory_find(address + done);
 
         mapping->access = access;
+        is_in_view = is_in_view && mapping->source;
         done += mapping->bytes;
+    }
+    if (is_in_view) {
+        sgp_view_changed(address, bytes, protection);
+    } else {
+        sgp_view_outdate();
     }
     return CUDA_SUCCESS;
 }

@@ -96,9 +96,7 @@ void sgp_inside_main(int socket, int device, int parent)
         struct sgp_wall_record record = {.question = SGP_WALL_ENDED};
 
         for (uint32_t i = 0; i < launch.nr_changes; i++) {
-            const struct sgp_view_change *change = &launch.changes[i];
-
-            if (mprotect((void *)change->start, change->bytes, change->protection)) {
+            if (!sgp_view_make(&launch.changes[i])) {
                 _exit(1);
             }
         }
