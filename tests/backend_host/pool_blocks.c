@@ -1,4 +1,5 @@
-/* Blocks of one pool, with streams that are numbers: what test_pool_blocks.py calls, and what must hold after each call. */
+/* Blocks of one pool, with streams that are numbers: what test_pool_blocks.py calls, and what must hold after each
+ * call. */
 #include "calls/pool_blocks.h"
 
 #include <stddef.h>
