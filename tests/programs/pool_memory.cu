@@ -93,13 +93,19 @@ int main()
     CHECK(cudaPointerGetAttributes(&attributes, b + 100));
     printf("type: %d\n", (int)attributes.type);
     printf("free inside: %d\n", refused(cudaFreeAsync(b + 16, first)));
-    CHECK(cudaFree(b)); /* either way of freeing does */
+    CHECK(cudaFreeAsync(b, first));
     CHECK(cudaFreeAsync(c, second));
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaMemPoolTrimTo(pool, 0));
     printf("used and reserved after a trim: %llu %llu\n",
            (unsigned long long)value_of(pool, cudaMemPoolAttrUsedMemCurrent),
            (unsigned long long)value_of(pool, cudaMemPoolAttrReservedMemCurrent));
+
+    /* The other way of freeing does as well. The driver of an H100 (580) goes on counting such memory as used. */
+    CHECK(cudaMallocAsync(&b, 4096, first));
+    CHECK(cudaFree(b));
+    CHECK(cudaMemPoolTrimTo(pool, 0));
+    printf("reserved: %llu\n", (unsigned long long)value_of(pool, cudaMemPoolAttrReservedMemCurrent));
 
     cudaMemPoolProps properties = {};
     properties.allocType = cudaMemAllocationTypePinned;
