@@ -56,7 +56,8 @@ def parser() -> argparse.ArgumentParser:
         experiment.add_options(command)
         add_common_options(command, experiment)
     suite = commands.add_parser("suite", help=f"several of them: {', '.join(SUITES)}")
-    suite.add_argument("suite", choices=SUITES, help="all but quick are for a GPU, ten minutes at most each")
+    told = f"of {', '.join(SUITES)}; all but quick are for a GPU, ten minutes at most each"
+    suite.add_argument("suite", choices=SUITES, metavar="SUITE", help=told)
     suite.add_argument("--device", choices=("auto", "cuda", "soft"), default="auto")
     suite.add_argument("--output", type=Path, default=Path("build/bench"), metavar="FOLDER", help="(%(default)s)")
     return found
