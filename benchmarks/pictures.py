@@ -113,6 +113,7 @@ ALL = (
         "slicing", "slicing", (8.4, 3.2), "Slowdown of a large kernel, by the blocks of its parts", draw=_draw_costs
     ),
     Picture("hand-overs", "accounting", (8.4, 3.6), "How gaps at hand-overs are distributed, by the length of kernels"),
+    Picture("allocation", "allocation", (8.4, 3.4), "Time to get memory and give it back, by its size"),
 )
 
 

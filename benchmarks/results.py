@@ -62,6 +62,7 @@ TITLES = {
     "work-conserving": "Work-conserving scheduling",
     "accounting": "Accounting",
     "slicing": "Long kernels in parts",
+    "allocation": "Memory of the device",
     "run": "Programs of others",
     "loops": "softgpu's speed",
     "decisions": "Decisions",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from benchmarks.experiment import Experiment
 from benchmarks.experiments.accounting import Accounting
 from benchmarks.experiments.adapter import Adapter
+from benchmarks.experiments.allocation import Allocation
 from benchmarks.experiments.bursts import Bursts
 from benchmarks.experiments.clients import Clients
 from benchmarks.experiments.decisions import Decisions
@@ -28,6 +29,7 @@ _ALL: tuple[Experiment, ...] = (
     WorkConserving(),
     Accounting(),
     Slicing(),
+    Allocation(),
     Adapter(),
     Loops(),
     Decisions(),
