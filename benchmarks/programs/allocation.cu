@@ -22,7 +22,7 @@
 static const size_t MOST_SMALL_BYTES = 1 << 20;
 static const size_t NR_SMALL_AT_ONCE = 1000;
 static const size_t MOST_COPY_BYTES = 256 << 20;
-static const int NR_IN_A_ROW = 10;
+static const int NR_KERNELS_IN_A_ROW = 10;
 
 __global__ void add_one(uint4 *memory, size_t nr)
 {
@@ -114,8 +114,9 @@ static void print_small(int nr)
     std::printf(", \"small_us\": %.1f", now_us() - begin);
 }
 
-/* Several passes in a row by the device's clock, so that the way there does not count. */
-static double speed(cudaStream_t stream, int nr_rounds, size_t nr_bytes, const std::function<void()> &pass)
+/* GB/s of passes in a row over so many bytes each, by the device's clock. */
+static double speed(cudaStream_t stream, int nr_rounds, size_t nr_bytes, int nr_passes,
+                    const std::function<void()> &pass)
 {
     cudaEvent_t begin, end;
     CHECK(cudaEventCreate(&begin));
@@ -124,14 +125,14 @@ static double speed(cudaStream_t stream, int nr_rounds, size_t nr_bytes, const s
     for (int round = 0; round < nr_rounds + 1; round++) {
         float ms;
         CHECK(cudaEventRecord(begin, stream));
-        for (int number = 0; number < NR_IN_A_ROW; number++) {
+        for (int number = 0; number < nr_passes; number++) {
             pass();
         }
         CHECK(cudaEventRecord(end, stream));
         CHECK(cudaEventSynchronize(end));
         CHECK(cudaEventElapsedTime(&ms, begin, end));
         if (round > 0) {
-            found.push_back(NR_IN_A_ROW * (nr_bytes / (1e6 * ms)));
+            found.push_back(nr_passes * (nr_bytes / (1e6 * ms)));
         }
     }
     CHECK(cudaEventDestroy(begin));
@@ -147,7 +148,8 @@ static void expect(uint32_t found, uint32_t right)
     }
 }
 
-/* A kernel that reads and writes all of one allocation, and copies of pinned memory to and from it, piece by piece. */
+/* A kernel that reads and writes all of one allocation, several in a row so that the way there does not count, and
+ * copies of pinned memory to and from it, piece by piece. */
 static void print_use(int nr_rounds, size_t nr_bytes)
 {
     char *device, *pinned;
@@ -169,13 +171,13 @@ static void print_use(int nr_rounds, size_t nr_bytes)
         add_one<<<nr_processors * 8, 256, 0, stream>>>((uint4 *)device, used / sizeof(uint4));
         CHECK(cudaGetLastError());
     };
-    double to = speed(stream, nr_rounds, used, [&] { copy(false); });
-    double kernel = speed(stream, nr_rounds, 2 * used, compute);
-    double from = speed(stream, nr_rounds, used, [&] { copy(true); });
+    double to = speed(stream, nr_rounds, used, 1, [&] { copy(false); });
+    double kernel = speed(stream, nr_rounds, 2 * used, NR_KERNELS_IN_A_ROW, compute);
+    double from = speed(stream, nr_rounds, used, 1, [&] { copy(true); });
     for (size_t at : {(size_t)0, piece - sizeof(uint32_t)}) {
         uint32_t found;
         std::memcpy(&found, pinned + at, sizeof(found));
-        expect(found, (nr_rounds + 1) * NR_IN_A_ROW);
+        expect(found, (nr_rounds + 1) * NR_KERNELS_IN_A_ROW);
     }
     std::printf(", \"kernel\": %.4f, \"to_device\": %.4f, \"from_device\": %.4f", kernel, to, from);
     CHECK(cudaFree(device));
