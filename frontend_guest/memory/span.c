@@ -9,8 +9,9 @@
 #include "call/device.h"
 #include "memory/guard.h"
 
-/* Below what kernels give a process that asks for no address, above its program. NVIDIA's driver takes it. */
-#define FIRST_ADDRESS UINT64_C(0x200000000000)
+/* Below what kernels give a process that asks for no address, above its program. NVIDIA's driver takes it, and softgpu
+ * tells strays from here. */
+#define FIRST_ADDRESS UINT64_C(0x690000000000)
 #define STEP_BYTES    (UINT64_C(1) << 40)
 #define MAX_TRIES     16u
 /* Memory that comes and goes leaves holes; addresses cost nothing. */
