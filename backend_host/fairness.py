@@ -73,9 +73,9 @@ class Fairness:
         self._parts: dict[int, float] = {}
         """Of each of those, as last computed."""
 
-    def begin(self, vgpu: int, now_ns: int) -> None:
-        """It has come, its account at zero."""
-        self._kept[vgpu] = kept = _Kept(_Sums(now_ns))
+    def begin(self, vgpu: int, now_ns: int, charged_ns: int = 0) -> None:
+        """It has come, and was charged so much before."""
+        self._kept[vgpu] = kept = _Kept(_Sums(now_ns, charged_ns))
         kept.note()
 
     def end(self, vgpu: int) -> None:

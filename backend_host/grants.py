@@ -13,7 +13,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from backend_host.budgets import Budgets
@@ -34,6 +34,8 @@ _QUIET_TIMEOUT_S = 1.0
 OVERRUN_NS = 5_000_000_000
 """A holder that keeps others waiting this much longer than its slice loses the grant, unless a kernel of it keeps a device that takes none
 back. What it has in flight goes on."""
+MOST_LEAD_NS = 3_600_000_000_000
+"""What a vGPU is ahead by is forgotten beyond an hour when a daemon adopts it."""
 
 log = logging.getLogger("fairgv.grants")
 
@@ -111,6 +113,38 @@ class GrantKeeper:
             self._fairness.begin(vgpu, time.monotonic_ns())
             self._guarded(lambda: self._tell_joined(vgpu, entitlement, time.monotonic_ns()))
         self.step(time.monotonic_ns())
+
+    def adopt(self, entitlements: Mapping[int, Entitlement]) -> None:
+        """vGPUs of a daemon that died take part from now on, with their accounts as they are. Of those that want the GPU each begins as far
+        ahead of the last as it stood; one that did not begins beside that."""
+        with self._lock:
+            now_ns = time.monotonic_ns()
+            leads = self._leads(entitlements)
+            for vgpu, entitlement in entitlements.items():
+                account = self._page.vgpu(vgpu)
+                if account is None:
+                    continue
+                self._accounts.append(account)
+                self._entitlements[vgpu] = entitlement
+                self._history.begin(vgpu, now_ns, account.used_ns)
+                self._fairness.begin(vgpu, now_ns, account.charged_ns)
+                self._guarded(lambda vgpu=vgpu, each=entitlement: self._tell_joined(vgpu, each, now_ns))  # type: ignore[misc]
+            for vgpu, lead_ns in leads.items():
+                self._guarded(lambda vgpu=vgpu, ns=lead_ns: self._policy.charged(vgpu, ns, now_ns))  # type: ignore[misc]
+        self.step(time.monotonic_ns())
+
+    def _leads(self, vgpus: Collection[int]) -> dict[int, int]:
+        """GPU time that each of those that want the GPU is ahead of the last of them, by how they stand in the page."""
+        audit = self._page.audit()
+        standing = {}
+        for vgpu in vgpus:
+            claim = audit.claim(vgpu)
+            value = self._page.standing(vgpu)
+            if claim is not None and (claim.waits or claim.uses) and claim.standing_per_ns > 0 and math.isfinite(value):
+                standing[vgpu] = (value, claim.standing_per_ns)
+        last = min((value for value, _ in standing.values()), default=0.0)
+        leads = {vgpu: (value - last) / per_ns for vgpu, (value, per_ns) in standing.items()}
+        return {vgpu: min(int(lead_ns), MOST_LEAD_NS) for vgpu, lead_ns in leads.items()}
 
     def change(self, vgpu: int, entitlement: Entitlement) -> None:
         """From now on its share follows another entitlement."""

@@ -51,13 +51,14 @@ class UseHistory:
         self._used: dict[int, int] = {}
         """GPU time of each as last noted, in ns."""
         self._gone_ns = 0
-        """That of those that have gone."""
+        """That of those that have gone, less what any had used before it came."""
         self._all = _Kept(deque([(now_ns, 0)]))
 
-    def begin(self, vgpu: int, now_ns: int) -> None:
-        """It has come, and has used nothing yet."""
-        self._kept[vgpu] = _Kept(deque([(now_ns, 0)]))
-        self._used[vgpu] = 0
+    def begin(self, vgpu: int, now_ns: int, used_ns: int = 0) -> None:
+        """It has come; what it had used before is of another history."""
+        self._kept[vgpu] = _Kept(deque([(now_ns, used_ns)]))
+        self._used[vgpu] = used_ns
+        self._gone_ns -= used_ns
 
     def end(self, vgpu: int, used_ns: int = 0) -> None:
         """It has gone, and used so much until then."""

@@ -49,7 +49,7 @@ class ControlPageFullError(Exception):
 
 
 class ControlPage:
-    """A mapped control page. Made with `create` (the daemon, once) or `open` (a worker's view); close it when done, or use `with`."""
+    """A mapped control page. Made with `create` or `adopt` (a daemon, once) or `open` (a worker's view); close it when done, or use `with`."""
 
     def __init__(self, page: ffi.CData, objects: Sequence[int] = ()) -> None:
         self._page: ffi.CData | None = page
@@ -77,6 +77,21 @@ class ControlPage:
         for fd in objects:
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
         return made
+
+    @classmethod
+    def adopt(cls, objects: Sequence[int], kept_slots: Collection[int]) -> ControlPage:
+        """The page of a daemon that has died, by its objects, which become this one's. Workers in other slots than `kept_slots` have died, too.
+        ControlPageError when it is none of this version; the descriptors are the caller's then."""
+        if len(objects) != NR_OBJECTS:
+            raise ControlPageError(f"a control page has {NR_OBJECTS} objects, not {len(objects)}")
+        page = lib.fgw_control_adopt(list(objects))
+        if page == ffi.NULL:
+            raise ControlPageError(f"not a control page of version {lib.FGW_CONTROL_VERSION}: {_errno_text()}")
+        adopted = cls(page, objects)
+        for slot in set(range(MAX_WORKERS)) - set(kept_slots):
+            if adopted.worker(slot) is not None:
+                adopted.worker_free(slot)
+        return adopted
 
     @classmethod
     def open(cls, objects: Sequence[int], vgpu: int) -> ControlPage:
@@ -209,6 +224,10 @@ class ControlPage:
         grant on when it was the last user. Only after the process was reaped; safe to repeat. The slot's counters stay readable until
         `worker_free`."""
         lib.fgw_control_repair(self.page, _bounded(slot, MAX_WORKERS))
+
+    def has_died(self, slot: int) -> bool:
+        """Whether the worker in this slot has ended, or was never given the page; by the kernel's word."""
+        return bool(lib.fgw_life_has_ended(self.objects[_LIVES], _bounded(slot, MAX_WORKERS)))
 
     def set_patient(self, slot: int, is_patient: bool) -> None:
         """While its VM is paused a worker must not take a beat that stands still for the end of its client."""

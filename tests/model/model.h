@@ -118,7 +118,7 @@ struct model_setting {
     uint8_t vgpu_of[MODEL_MAX_WORKERS];
     uint8_t rank[MODEL_MAX_WORKERS]; /* of each vGPU: the least goes first. All 0: any that waits may be chosen */
     uint8_t nr_deaths;
-    uint8_t can_daemon_die, can_daemon_return; /* to the same page, which it does not */
+    uint8_t can_daemon_die, can_daemon_return; /* to the same page */
     uint8_t can_return;                        /* a slot gets a new worker */
     uint8_t is_giving_checked;                 /* who gets the grant waits for it at that moment */
     uint16_t worker, daemon, gone;             /* where their programs begin, and all end */

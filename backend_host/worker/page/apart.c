@@ -36,13 +36,12 @@ void fgw_grant_go_over(struct fgw_grantee *grantee, uint32_t epoch)
 void fgw_grant_follow(struct fgw_grantee *grantee)
 {
     const uint32_t epoch = atomic_load(&grantee->control->decided->epoch);
-    if (epoch != grantee->epoch && !grantee->is_orphan) {
+    if ((int32_t)(epoch - grantee->epoch) > 0) { /* one that came back by itself is ahead */
         fgw_grant_go_over(grantee, epoch);
     }
 }
 
 void fgw_grant_come_back(struct fgw_grantee *grantee)
 {
-    grantee->is_orphan = true;
     fgw_grant_go_over(grantee, grantee->epoch + 1);
 }

@@ -26,7 +26,8 @@ static inline bool fgw_is_apart(const struct fgw_control *control)
 
 /* Goes over to the grant of this epoch. */
 void fgw_grant_go_over(struct fgw_grantee *grantee, uint32_t epoch);
-/* Goes back to the grant that all share, and stays there: the daemon is dead, and nobody else hands over. */
+/* Goes back to the grant that all share, as in the epoch that a next daemon begins with: this one is dead, and nobody
+ * else hands over. */
 void fgw_grant_come_back(struct fgw_grantee *grantee);
 
 /* cffi: begin */

@@ -117,19 +117,40 @@ struct fgw_control *fgw_control_format(const int *fds, uint64_t slice_ns, bool i
     return control;
 }
 
-struct fgw_control *fgw_control_open(const int *fds, uint32_t vgpu)
+/* Maps a page that is there, if it is one of this version. */
+static struct fgw_control *map_formatted(const int *fds, uint32_t vgpu, bool is_daemon)
 {
-    if (vgpu >= FGW_MAX_VGPUS) {
-        errno = EINVAL;
-        return NULL;
-    }
-    struct fgw_control *control = map_page(fds, vgpu, false);
+    struct fgw_control *control = map_page(fds, vgpu, is_daemon);
     const struct fgw_decided *decided = control ? control->decided : NULL;
     if (control && (decided->magic != FGW_CONTROL_MAGIC || decided->version != FGW_CONTROL_VERSION ||
                     decided->counters_layout != FGW_COUNTERS_LAYOUT)) {
         fgw_control_close(control);
         errno = EPROTO;
         return NULL;
+    }
+    return control;
+}
+
+struct fgw_control *fgw_control_open(const int *fds, uint32_t vgpu)
+{
+    if (vgpu >= FGW_MAX_VGPUS) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return map_formatted(fds, vgpu, false);
+}
+
+struct fgw_control *fgw_control_adopt(const int *fds)
+{
+    struct fgw_control *control = map_formatted(fds, 0, true);
+    if (control && (control->life = fgw_life_begin(control->lives, FGW_LIFE_OF_DAEMON)) < 0) {
+        const int error = errno;
+        fgw_control_close(control);
+        errno = error;
+        return NULL;
+    }
+    if (control && atomic_load(&control->decided->epoch) % 2 != 0) {
+        atomic_fetch_add(&control->decided->epoch, 1); /* who waited has come back to what all share already */
     }
     return control;
 }

@@ -42,9 +42,11 @@ struct fgw_worker_reading {
 uint32_t fgw_control_wait_news(struct fgw_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns);
 /* A mapped page of FGW_CONTROL_OBJECTS objects, or NULL with errno set (EPROTO: no control page of this version).
  * `format` lays out empty ones, and may write all. `open` is for a worker of one vGPU, whose own object is open for
- * writing, and the grant; instead of the lives it is given its life. */
+ * writing, and the grant; instead of the lives it is given its life. `adopt` is for a daemon whose predecessor has
+ * died: it may write all, and vGPUs that were apart share the grant again. */
 struct fgw_control *fgw_control_format(const int *fds, uint64_t slice_ns, bool is_preemptive);
 struct fgw_control *fgw_control_open(const int *fds, uint32_t vgpu);
+struct fgw_control *fgw_control_adopt(const int *fds);
 void fgw_control_close(struct fgw_control *control);
 
 /* Slot numbers, or -1 when all are taken. */

@@ -18,7 +18,6 @@ struct fgw_grantee {
     uint32_t epoch; /* of the grant that it goes by: see apart.h */
     bool is_user;
     bool is_waiting;
-    bool is_orphan; /* the daemon died while vGPUs were apart */
     uint64_t waiting_since_ns;
     uint64_t turn_waited_ns; /* for this turn; 0: it had it at once */
     uint64_t put_off_ns;     /* its last turn ended then, while it was at work; 0: it had nothing to do */
