@@ -7,12 +7,14 @@ from a neighbour no more than BAN_AFTER times the watchdog's time, ever.
 A debtor is whoever is behind a vGPU: of a domain's the domain, of a command's (fairgv-run) the user, as such a vGPU goes with its last
 command and the next one would start without debt. What has been used of the Gpus since is worked off.
 
-Wrong when: the daemon is started anew. It knows of no debts.
+Wrong when: the daemon is stopped and started. It knows of no debts. A restart keeps them.
 """
 
 import pwd
 import threading
 from dataclasses import dataclass
+
+from backend_host.restart.record import Record
 
 BAN_AFTER = 5
 """Times that a debtor's work was ended. The debts until then are 31 times what each took: a mistake in a program is found before."""
@@ -26,6 +28,15 @@ class DebtStatistics:
     nr_timed_out: int
     debt_ns: int
     is_banned: bool
+
+
+@dataclass(frozen=True)
+class DebtsRecord(Record):
+    """By debtors: times that its work was ended, what was left of its debt, and what all had used then."""
+
+    nr: dict[str, int]
+    left_ns: dict[str, int]
+    at_used_ns: dict[str, int]
 
 
 @dataclass
@@ -72,6 +83,23 @@ class Debts:
         """All is forgiven; False: there was nothing."""
         with self._lock:
             return self._debts.pop(debtor, None) is not None
+
+    def record(self) -> DebtsRecord:
+        """For the next daemon."""
+        with self._lock:
+            return DebtsRecord(
+                nr={debtor: debt.nr for debtor, debt in self._debts.items()},
+                left_ns={debtor: debt.left_ns for debtor, debt in self._debts.items()},
+                at_used_ns={debtor: debt.at_used_ns for debtor, debt in self._debts.items()},
+            )
+
+    def recall(self, record: DebtsRecord) -> None:
+        """What an earlier daemon wrote down."""
+        with self._lock:
+            self._debts = {
+                debtor: _Debt(nr, record.left_ns.get(debtor, 0), record.at_used_ns.get(debtor, 0))
+                for debtor, nr in record.nr.items()
+            }
 
     def statistics(self, used_ns: int) -> tuple[DebtStatistics, ...]:
         """One entry for each debtor."""
