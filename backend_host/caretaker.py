@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from backend_host.device.control import ControlPageFullError
@@ -85,7 +85,8 @@ class Caretaker:
         self._workers = workers
         self._on_worker_end = on_worker_end
         self._format_region = format_region
-        self._is_paused = is_paused
+        self.is_paused = is_paused
+        """Whether the guest stands still; who learns more of it may change it."""
         self._bells = bells
         self._window = window
         self.nr_clients = nr_clients
@@ -108,6 +109,18 @@ class Caretaker:
     def start(self) -> None:
         """Opens the region to guests."""
         self._format_region()
+        self._open()
+
+    def adopt(self, workers: Mapping[int, WorkerProcess]) -> None:
+        """The same for a region that an earlier daemon opened, which is as it was: with a worker for each of these clients. The others had
+        one that has ended, or wait for theirs."""
+        now_ns = time.monotonic_ns()
+        for index, worker in workers.items():
+            beat = self._region.client(index).beat
+            self._entries[index] = _Entry(beat, now_ns, is_patient=True, worker=worker)
+        self._open()
+
+    def _open(self) -> None:
         self._region.set_host_state(HostState.UP)
         self._thread.start()
 
@@ -200,7 +213,7 @@ class Caretaker:
         if silent_ns > _ASK_NS and now_ns - entry.asked_ns > _ASK_NS:
             entry.asked_ns = now_ns
             if self._paused_now is None:
-                self._paused_now = self._is_paused()
+                self._paused_now = self.is_paused()
             if self._paused_now:
                 self._set_patient(entry, True)
                 entry.beat_changed_ns, silent_ns = now_ns, 0
@@ -256,7 +269,7 @@ class Caretaker:
             program=client.program,
         )
         try:
-            entry.worker = self._workers.assign(assignment, self._worker_ended)
+            entry.worker = self._workers.assign(assignment, self.worker_ended)
             entry.is_patient = False
             if self._window is not None:
                 self._window.subscribe(entry.worker)
@@ -271,7 +284,7 @@ class Caretaker:
         self._log.say(logging.ERROR, "client %d (%s) is refused: %s", client.index, client.program, reason)
         self._region.refuse(client.index, code)
 
-    def _worker_ended(self, worker: WorkerProcess, status: int) -> None:
+    def worker_ended(self, worker: WorkerProcess, status: int) -> None:
         """From the reaper's thread, which must not wait for ours."""
         self._on_worker_end(worker)
         self._ended.put((worker, status))

@@ -21,7 +21,7 @@ from backend_host.config import (
 from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
-from backend_host.launching import start_in_background, wait_for_end
+from backend_host.launching import start_in_background, wait_for_end, wait_for_next
 from backend_host.service.commands import add_commands
 from backend_host.sizes import size_argument
 from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
@@ -89,6 +89,13 @@ def make_parser() -> argparse.ArgumentParser:
     commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error").set_defaults(
         run=_stop
     )
+
+    commands.add_parser(
+        "restart",
+        help="start the daemon anew, under running programs",
+        description="Ends the daemon and starts the next one, of the release that is installed, with the settings of now. Programs go on: the "
+        "next daemon takes them over (docs/restart.md).",
+    ).set_defaults(run=_restart)
 
     status = commands.add_parser(
         "status",
@@ -275,6 +282,19 @@ def _stop(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
         pid = int(connection.ask("stop")["pid"])
         wait_for_end(pid)
+    return 0
+
+
+def _restart(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        answer = connection.ask("restart")
+        wait_for_end(int(answer["pid"]))
+    config = Config.from_json(answer["config"])
+    if answer["is_managed"]:
+        wait_for_next(config)
+        output.say("the daemon was started anew")
+    else:
+        output.say(start_in_background(config, answer["environment"]))
     return 0
 
 

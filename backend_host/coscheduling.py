@@ -48,11 +48,15 @@ class Coscheduler:
         """Begins to boost."""
         self._thread.start()
 
-    def stop(self) -> None:
+    def rest(self) -> None:
         """Nobody is boosted any more."""
         lib.fgw_booster_stop(self._booster)
         if self._thread.ident is not None:
             self._thread.join()
+
+    def stop(self) -> None:
+        """The counterpart of `start`."""
+        self.rest()
         with self._lock:
             lib.fgw_booster_free(self._booster)
             self._booster = ffi.NULL  # nothing asks for more than statistics by now

@@ -5,23 +5,19 @@ with the clients they have, and what it held in memory goes with the last of the
 """
 
 import contextlib
-import json
 import logging
 import os
 import resource
-import select
 import shutil
 import signal
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from backend_host import hand_overs, served
-from backend_host.config import BY_DEVICE, Config, check_region_bytes, region_bytes_of_commands
+from backend_host.config import BY_DEVICE, Config, check_region_bytes, read_again, region_bytes_of_commands
 from backend_host.device.gpu import Gpu, find, serving
 from backend_host.devices import Device, check_walls, choose
 from backend_host.domains import Domains
@@ -29,7 +25,10 @@ from backend_host.entitlement import Changes, Entitlement, EntitlementError, rea
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message, Server, Session
 from backend_host.listing import UNKNOWN, listing
+from backend_host.ready import Latch, ReadyPipe
 from backend_host.refusals import check_join, check_memory
+from backend_host.restart.old import OldPrograms
+from backend_host.restart.succession import RESTART_STATUS, Succession
 from backend_host.service import journal
 from backend_host.service.duties import Duties
 from backend_host.service.events import Events
@@ -61,34 +60,6 @@ _ENDINGS = (signal.SIGTERM, signal.SIGINT)
 log = logging.getLogger("fairgv.daemon")
 
 
-class Latch:
-    """An event that a signal handler may set.
-
-    A `threading.Event` is guarded by a lock: a handler that runs just when its own thread holds the lock, at the start of `wait`, never
-    gets it.
-    """
-
-    def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_CLOEXEC)
-        self._poll = select.poll()
-        self._poll.register(self._fd, select.POLLIN)
-
-    def __del__(self) -> None:
-        os.close(self._fd)
-
-    def set(self) -> None:
-        """For good, from any thread or handler."""
-        os.eventfd_write(self._fd, 1)
-
-    def is_set(self) -> bool:
-        """Whether anybody set it."""
-        return bool(self._poll.poll(0))
-
-    def wait(self) -> None:
-        """Returns once it is set."""
-        self._poll.poll()
-
-
 class Daemon:
     """One daemon over the devices of one library. `run` returns when it was asked to stop."""
 
@@ -98,47 +69,77 @@ class Daemon:
         self._nr_restarts = 0
         self._web_teller: Teller | None = None
         self._stop = Latch()
+        self._is_managed = False
+        self._undone: contextlib.ExitStack | None = None
+        self.leaves = False
+        """Whether programs go on, to be served by the next daemon. This process then ends without a word to anybody."""
+        self.status = 0
+        """Of the process, once `run` has returned."""
         self._roles = Roles.of_host(config)
         self._events = Events(None)
+        self._succession = Succession.none()
 
-    def run(self, on_ready: "ReadyPipe") -> None:
+    def run(self, on_ready: ReadyPipe) -> None:
         """Serves until `stop` is asked for or SIGTERM or SIGINT arrives. Raises FairGVError when it cannot start."""
         for number in _ENDINGS:
-            signal.signal(number, lambda *_: self._stop.set())
+            signal.signal(number, self._asked_to_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
         _allow_descriptors()
         make_state_dir(self._config.state_dir)
         with contextlib.ExitStack() as stack:
-            if self._config.is_private:
-                stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
-            manager = stack.enter_context(contextlib.closing(Manager.take(os.environ)))
-            path = self._config.socket_path
-            server = Server(path, self._handle, manager.listening(path), self._admit if self._roles.are_on else None)
-            stack.callback(server.stop)
-            if not self._config.is_private:
-                self._events = Events(self._config.state_dir / "events.jsonl")
-            self._nr_restarts = count_start(self._config.state_dir)
-            devices, sentence = choose(self._config)
-            log.info("%s", sentence)
-            check_walls(devices, self._config)
-            self._show_or_look(devices, stack)
-            self._start_parts(devices, stack)
-            if self._config.metrics or self._config.metrics_file:
-                stack.enter_context(self._metrics())
-            if self._config.web:
-                self._web_teller = stack.enter_context(self._web())
-            stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
-            if self._stop.is_set():
-                raise FairGVError("stopped before it was ready")
-            server.start()
-            self._begin_duties(manager, stack)
-            on_ready.ready(sentence)
-            manager.tell(READY=1, STATUS=f"serves; {sentence}")
-            if self._config.is_private:
-                on_ready.when_gone(self._stop.set)
-            self._stop.wait()
-            log.info("stopping")
-            manager.tell(STOPPING=1, STATUS="ends programs and gives everything back")
+            try:
+                self._serve(on_ready, stack)
+            except BaseException:
+                self.leaves |= self._succession.has_heirs  # programs of the daemon before, which the next one may serve
+                raise
+            finally:
+                if self.leaves:  # nothing is undone: the next daemon goes on with it, as after our sudden death
+                    self._undone = stack.pop_all()
+
+    def _asked_to_end(self, number: int, _frame: object) -> None:
+        """From a signal's handler. A manager of services says so at a restart, too, and does not say which it is."""
+        self.leaves = number == signal.SIGTERM and self._is_managed
+        self._stop.set()
+
+    def _serve(self, on_ready: ReadyPipe, stack: contextlib.ExitStack) -> None:
+        if self._config.is_private:
+            stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
+        manager = stack.enter_context(contextlib.closing(Manager.take(os.environ)))
+        self._is_managed = manager.is_there and not self._config.is_private
+        path = self._config.socket_path
+        server = Server(path, self._handle, manager.listening(path), self._admit if self._roles.are_on else None)
+        stack.callback(server.stop)
+        if not self._config.is_private:
+            self._events = Events(self._config.state_dir / "events.jsonl")
+            self._succession = Succession.of(self._config.state_dir)
+        stack.callback(self._succession.end)
+        self._nr_restarts = count_start(self._config.state_dir)
+        devices, sentence = choose(self._config)
+        log.info("%s", sentence)
+        check_walls(devices, self._config)
+        self._show_or_look(devices, stack)
+        self._start_parts(devices, server, stack)
+        if self._config.metrics or self._config.metrics_file:
+            stack.enter_context(self._metrics())
+        if self._config.web:
+            self._web_teller = stack.enter_context(self._web())
+        stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
+        if self._stop.is_set():
+            raise FairGVError("stopped before it was ready")
+        server.start()
+        self._begin_duties(manager, stack)
+        on_ready.ready(sentence)
+        self._succession.settle()
+        manager.tell(READY=1, STATUS=f"serves; {sentence}")
+        if self._config.is_private:
+            on_ready.when_gone(self._stop.set)
+        self._stop.wait()
+        log.info("leaving programs to the next daemon" if self.leaves else "stopping")
+        what = "leaves programs to the next daemon" if self.leaves else "ends programs and gives everything back"
+        manager.tell(STOPPING=1, STATUS=what)
+        if self.leaves:
+            for gpu in self._gpus:
+                gpu.coscheduler.rest()  # who is boosted would stay so
 
     def _begin_duties(self, manager: Manager, stack: contextlib.ExitStack) -> None:
         def reload() -> Message:
@@ -162,20 +163,25 @@ class Daemon:
                 log.warning("process %d is a daemon that serves %s, too: neither knows of the other", pid, device.name)
         stack.enter_context(served.announced(devices))
 
-    def _start_parts(self, devices: Sequence[Device], stack: contextlib.ExitStack) -> None:
-        config = self._config
+    def _start_parts(self, devices: Sequence[Device], server: Server, stack: contextlib.ExitStack) -> None:
+        config, succession = self._config, self._succession
         walls = walls_of_host(config.walls, is_lenient=config.is_private)
         tree = cgroups.find() if "cgroup" in walls else None
         if tree is not None:
             tree.sweep()
         self._gpus = [
-            stack.enter_context(serving(number, device, config, walls, tree)) for number, device in enumerate(devices)
+            stack.enter_context(
+                serving(number, device, config, walls, tree, succession.store, succession.gpu(number, device))
+            )
+            for number, device in enumerate(devices)
         ]
         self._check(config)  # a Gpu that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", server_identity(config.server_user))
         stack.callback(doorbells.close)
-        self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash(), config.limits)
+        self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash(), config.limits, succession.store)
         stack.callback(self._vgpus.remove_all)
+        succession.adopt(self._gpus, self._vgpus, doorbells, self._events)
+        succession.adopt_sessions(self._vgpus, server, {"guest_library": config.guest_library})
         for gpu in self._gpus:
             stack.enter_context(gpu.watched(self._watchdog_s(gpu), self._vgpus.time_out, self._vgpus.expel))
         adopts_all = config.adopt == "all" and not config.is_private
@@ -189,10 +195,21 @@ class Daemon:
             config.pinned_bytes,
         )
         stack.callback(self._domains.stop)
-        self._domains.start()
         kept = KeptVGpus(self._vgpus)
-        kept.swap(read_kept(config))
+        wanted = read_kept(config)
         self._reloading = Reloading(config, kept, self._check, self._serve_by)
+
+        def begin() -> None:
+            succession.forget_foreign()
+            self._domains.start()
+            kept.swap(wanted)
+            self._vgpus.release_unclaimed("session")
+
+        self._old = OldPrograms(succession.foreign, begin)
+        stack.callback(self._old.stop)
+        stack.callback(self._old.end)
+        self._vgpus.check_open = self._old.check
+        self._old.start()
 
     def _check(self, config: Config) -> None:
         if config.vgpu.gpu:
@@ -225,6 +242,7 @@ class Daemon:
             "grants": self._grants,
             "open": self._open,
             "stop": self._stop_daemon,
+            "restart": self._restart,
             "attach": self._attach,
             "detach": self._detach,
             "set": self._set,
@@ -294,6 +312,7 @@ class Daemon:
             debts=self._vgpus.debts.statistics(sum(gpu.used_ns for gpu in gpus)),
             nr_restarts=self._nr_restarts,
             domain_uuids=self._domains.uuids(),
+            waits_for=self._old.sentence(),
         )
 
     def _grants(self, session: Session, request: Message) -> Message:
@@ -319,6 +338,7 @@ class Daemon:
             self._limited(session.uid, name, said) if self._roles.is_limited(session) else None,
         )
         session.at_end(lambda: self._vgpus.close_session(vgpu))
+        self._succession.keep_session(session, vgpu.name)
         session.send_fd = vgpu.region.fileno()
         return {"name": vgpu.name, "guest_library": self._config.guest_library}
 
@@ -339,6 +359,28 @@ class Daemon:
     def _stop_daemon(self, session: Session, request: Message) -> Message:
         session.after_answer = self._stop.set
         return {"pid": os.getpid()}
+
+    def _restart(self, session: Session, request: Message) -> Message:
+        """Whoever asks starts the next daemon, unless a manager of services does."""
+        if self._config.is_private:
+            raise RefusedError("a private daemon ends with its program")
+        if not self._is_managed and session.uid != os.geteuid():
+            raise RefusedError("only the daemon's own user may start it anew, as no manager of services does")
+        config = read_again(self._config) if self._config.file else self._config
+
+        def leave() -> None:
+            self.leaves = True
+            self.status = RESTART_STATUS if self._is_managed else 0
+            self._stop.set()
+
+        session.after_answer = leave
+        return {
+            "pid": os.getpid(),
+            "is_managed": self._is_managed,
+            "config": config.to_json(),
+            "environment": {} if self._is_managed else dict(os.environ),
+            "text": "the daemon restarts; programs go on",
+        }
 
     def _attach(self, session: Session, request: Message) -> Message:
         region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
@@ -398,59 +440,27 @@ class Daemon:
         return self._config.vgpu.changed(_changes(request))
 
 
-class ReadyPipe:
-    """Tells the process that started us in the background that we serve, or why not. Does nothing in the foreground.
-
-    It is a socket; its other end tells a private daemon that whoever started it is gone, however that came about.
-    """
-
-    def __init__(self, fd: int | None) -> None:
-        self._socket = socket.socket(fileno=fd) if fd is not None else None
-
-    def ready(self, sentence: str) -> None:
-        """We serve; `sentence` is for the person who started us. FairGVError when that person gave up waiting."""
-        try:
-            self._say({"ready": sentence})
-        except OSError:
-            raise FairGVError("the command that started this daemon was interrupted") from None
-
-    def failed(self, error: FairGVError) -> None:
-        """We do not."""
-        with contextlib.suppress(OSError):
-            self._say({"error": str(error)})
-
-    def when_gone(self, action: Callable[[], None]) -> None:
-        """Calls `action` from a thread when the other end is closed, by its owner or by the end of its owner."""
-        if self._socket is not None:
-            threading.Thread(target=self._wait, args=(self._socket, action), name="starter", daemon=True).start()
-
-    @staticmethod
-    def _wait(other_end: socket.socket, action: Callable[[], None]) -> None:
-        with contextlib.suppress(OSError):
-            while other_end.recv(64):
-                pass
-        action()
-
-    def _say(self, message: Message) -> None:
-        if self._socket is None:
-            print(message.get("ready") or f"fairgv-host: {message['error']}", file=sys.stderr, flush=True)
-        else:
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
-            self._socket.shutdown(socket.SHUT_WR)
-
-
 def serve(config: Config, ready_fd: int | None) -> int:
     """The daemon's process: exit status 0 after a stop, 1 when it could not start."""
     logging.basicConfig(level=logging.INFO, handlers=[journal.handler(os.environ)])
     pipe = ReadyPipe(ready_fd)
+    daemon = Daemon(config)
     try:
-        Daemon(config).run(pipe)
+        daemon.run(pipe)
     except FairGVError as error:
         if ready_fd is not None:
             log.error("%s", error)
         pipe.failed(error)
-        return 1
-    return 0
+        daemon.status = 1
+    except Exception:
+        if not daemon.leaves:
+            raise
+        log.exception("the daemon failed")
+        daemon.status = 1
+    if daemon.leaves:
+        logging.shutdown()
+        os._exit(daemon.status)
+    return daemon.status
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
 from backend_host.service.journal import about
+from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.access import label_region
 from backend_host.vm.domain import Attachment, LibvirtDomains, Sight, look_at_all, remove_region_file
@@ -103,6 +104,7 @@ class Domains:
         with contextlib.suppress(OSError, ValueError, TypeError):
             self._remembered = {str(uuid) for uuid in json.loads(self._path.read_text())}
         if not self._remembered and not self._adopts_all:
+            self._vgpus.release_unclaimed("domain")
             return
         try:
             trouble = self._watch(waits=True).trouble
@@ -134,6 +136,7 @@ class Domains:
             undo.pop_all()
             if attachment.is_running:
                 self._machine_started(served, attachment)
+            self._vgpus.note_run(name, served.run_id)
         start = "now" if attachment.takes_effect == "now" else "from its next start on"
         return {
             "text": attachment.explanation or f"{name} has a vGPU {start}",
@@ -233,6 +236,7 @@ class Domains:
             except FairGVError as error:
                 log.warning("cannot look at domains: %s", error)  # looked at again when libvirt is back
                 return
+            is_all = uuids is None
             if uuids is None:
                 uuids = {*sights, *self._served, *self._remembered}
             uuids |= {uuid for uuid, sight in sights.items() if sight.trouble or self._troubles.get(uuid)}
@@ -242,6 +246,10 @@ class Domains:
                 except (FairGVError, OSError) as error:
                     name = sights[uuid].name if uuid in sights else uuid
                     self._tell(uuid, name, f"domain {name} is not served: {error}")
+            if is_all:
+                self._vgpus.release_unclaimed("domain")
+            for served in self._served.values():
+                self._vgpus.note_run(served.name, served.run_id)
             self._write()
 
     def _reconcile(self, uuid: str, sight: Sight | None) -> None:
@@ -324,7 +332,9 @@ class Domains:
             self._start_server(attachment)
         label_region(self._file_of_qemu(attachment), attachment.label)
         served = _Served.of(attachment)
-        self._add(served)
+        earlier_run = self._add(served).run_id
+        if earlier_run not in (_OFF, served.run_id):
+            self._vgpus.guest_gone(served.name)  # it ended while no daemon was there
         self._remember(served)
         self._troubles.pop(served.uuid, None)
         if attachment.is_running:
@@ -358,8 +368,8 @@ class Domains:
     def _file_of_qemu(self, attachment: Attachment) -> Path:
         return attachment.server or region_path(attachment.shm_name)
 
-    def _add(self, served: _Served) -> None:
-        self._vgpus.add_domain(
+    def _add(self, served: _Served) -> VGpu:
+        return self._vgpus.add_domain(
             served.name,
             served.entitlement,
             served.shm_name,

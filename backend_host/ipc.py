@@ -119,6 +119,8 @@ class Session:
     def __init__(self, uid: int, groups: frozenset[int] = frozenset()) -> None:
         self.uid = uid
         self.groups = groups
+        self.connection: socket.socket | None = None
+        """To who asks, for what is kept beyond this process."""
         self.send_fd: int | None = None
         """A descriptor to send with the next answer; it stays the daemon's."""
         self.after_answer: Callable[[], None] | None = None
@@ -136,6 +138,13 @@ class Session:
                 self._cleanups.pop()()
             except Exception:
                 log.exception("undoing what a command did failed")
+
+
+def session_of(connection: socket.socket) -> Session:
+    """Whoever is at the other end, as the kernel recorded it at connect. Raises OSError."""
+    session = Session(peer_uid(connection), peer_groups(connection))
+    session.connection = connection
+    return session
 
 
 Handler = Callable[[Session, Message], Message]
@@ -178,6 +187,19 @@ class Server:
         """Begins to answer."""
         self._thread.start()
 
+    def adopt(self, connection: socket.socket, session: Session, answer: Message | None = None) -> None:
+        """Serves a connection that an earlier daemon had taken. `answer`: to what was asked of that one, with the session's descriptor. OSError
+        where it has ended."""
+        try:
+            if answer is not None:
+                self._send(session, connection, answer)
+        except OSError:
+            session.end()
+            raise
+        finally:
+            session.send_fd = None
+        self._begin(connection, session)
+
     def stop(self) -> None:
         """Ends every connection, runs what is to be undone for each, and removes the socket."""
         if self._is_stopping:
@@ -218,19 +240,22 @@ class Server:
             if session is None:
                 connection.close()
                 continue
-            thread = threading.Thread(target=self._serve, args=(session, connection), name="control-peer", daemon=True)
-            with self._guard:
-                self._open[thread] = (connection, session.uid)
-            try:
-                thread.start()
-            except RuntimeError as error:
-                log.error("cannot serve a connection: %s", error)
-                self._forget(thread, connection)
+            self._begin(connection, session)
+
+    def _begin(self, connection: socket.socket, session: Session) -> None:
+        thread = threading.Thread(target=self._serve, args=(session, connection), name="control-peer", daemon=True)
+        with self._guard:
+            self._open[thread] = (connection, session.uid)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            log.error("cannot serve a connection: %s", error)
+            self._forget(thread, connection)
 
     def _admitted(self, connection: socket.socket) -> Session | None:
         """Whoever is at the other end, or None for one that is answered with a refusal and no more: no thread is for whoever comes."""
         try:
-            session = Session(peer_uid(connection), peer_groups(connection))
+            session = session_of(connection)
             self._check_number(session.uid)
             if self._admit is not None:
                 self._admit(session)
@@ -276,15 +301,19 @@ class Server:
 
     def _answer(self, session: Session, connection: socket.socket, line: bytes) -> None:
         try:
-            answer = json.dumps(self._handle(session, line)).encode() + b"\n"
-            fds = [session.send_fd] if session.send_fd is not None else []
-            sent = socket.send_fds(connection, [answer], fds) if fds else 0
-            connection.sendall(answer[sent:])
+            self._send(session, connection, self._handle(session, line))
         finally:
             session.send_fd = None
             after_answer, session.after_answer = session.after_answer, None
             if after_answer is not None:
                 after_answer()
+
+    @staticmethod
+    def _send(session: Session, connection: socket.socket, message: Message) -> None:
+        answer = json.dumps(message).encode() + b"\n"
+        fds = [session.send_fd] if session.send_fd is not None else []
+        sent = socket.send_fds(connection, [answer], fds) if fds else 0
+        connection.sendall(answer[sent:])
 
     def _handle(self, session: Session, line: bytes) -> Message:
         try:

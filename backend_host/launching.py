@@ -5,24 +5,27 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT, Config
-from backend_host.errors import FairGVError
+from backend_host.errors import DaemonNotRunningError, FairGVError
+from backend_host.ipc import Connection
 from backend_host.state_dir import make_state_dir, read_log_tail
 
 START_TIMEOUT_S = 300
 STOP_TIMEOUT_S = 60
 
 
-def start_in_background(config: Config) -> str:
-    """Starts a daemon that outlives us, waits until it serves; returns its sentence. Raises FairGVError with its reason."""
-    _, other_end = launch(config)
+def start_in_background(config: Config, environment: Mapping[str, str] | None = None) -> str:
+    """Starts a daemon that outlives us, waits until it serves; returns its sentence. Raises FairGVError with its reason. `environment`: other
+    variables than ours."""
+    _, other_end = launch(config, environment)
     with other_end:
         return wait_for_start(config, other_end)
 
 
-def launch(config: Config) -> tuple[int, socket.socket]:
+def launch(config: Config, environment: Mapping[str, str] | None = None) -> tuple[int, socket.socket]:
     """Starts a daemon's process; its id, and the socket on which it says that it serves.
 
     A daemon that finds the socket closed when it is about to serve ends again; a private one ends whenever the socket is closed.
@@ -35,7 +38,7 @@ def launch(config: Config) -> tuple[int, socket.socket]:
             pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-P", "-m", "backend_host.daemon", str(theirs.fileno()), config.to_json()],
-                {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)},
+                {**(os.environ if environment is None else environment), "PYTHONPATH": str(PACKAGE_ROOT)},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
                     (os.POSIX_SPAWN_OPEN, 1, str(config.log_path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
@@ -68,6 +71,20 @@ def wait_for_start(config: Config, other_end: socket.socket) -> str:
     if "error" in message:
         raise FairGVError(str(message["error"]))
     return str(message["ready"])
+
+
+def wait_for_next(config: Config) -> None:
+    """Returns when a daemon that somebody else starts answers. FairGVError after START_TIMEOUT_S."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            with Connection(config.socket_path) as connection:
+                connection.ask("status")
+            return
+        except DaemonNotRunningError as error:
+            if time.monotonic() > deadline:
+                raise FairGVError(f"no daemon was started for {START_TIMEOUT_S} s ({error})") from error
+        time.sleep(0.1)
 
 
 def wait_for_end(pid: int) -> None:

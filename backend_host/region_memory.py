@@ -9,7 +9,7 @@ import time
 
 from backend_host.errors import RefusedError
 from ivshmem.bells import Bells
-from ivshmem.region import HostState, Region, RegionStatus
+from ivshmem.region import REGION_MIN_BYTES, HostState, Region, RegionStatus
 
 _TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
 _BEAT_WAIT_S = 1.0
@@ -76,7 +76,7 @@ def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
             _check_nobody_beats(shm_name, memory, table_hash)
             is_checked = True
         if not is_told:
-            _tell_of_the_end(shm_name, memory, table_hash)
+            tell_of_the_end(shm_name, memory, table_hash)
             is_told = True
         time.sleep(_TAKE_OVER_LOOK_S)
 
@@ -95,9 +95,11 @@ def _check_nobody_beats(shm_name: str, memory: int, table_hash: int) -> None:
             time.sleep(_TAKE_OVER_LOOK_S)
 
 
-def _tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
-    """Every client of the region is dead from now on: guests learn it, and workers end."""
-    with Region(shm_name, os.dup(memory), os.fstat(memory).st_size) as region:
+def tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
+    """Every client of the region is dead from now on: guests learn it, and workers end. Nothing where it is no region."""
+    if (region_bytes := os.fstat(memory).st_size) < REGION_MIN_BYTES:
+        return
+    with Region(shm_name, os.dup(memory), region_bytes) as region:
         if region.check(table_hash=table_hash) is RegionStatus.OK:
             region.set_host_state(HostState.DOWN)
             for client in region.clients():

@@ -22,7 +22,7 @@ from backend_host.walls.root import softgpu_state
 _PREFIX = "fairgv/served"
 
 
-def _name(device: Device) -> str:
+def device_name(device: Device) -> str:
     """What this device and no other is called. softgpu's are told apart by their files, as they all have the same UUIDs."""
     if device.kind != "soft":
         return f"{_PREFIX}/{device.uuid}"
@@ -36,13 +36,13 @@ def announced(devices: Sequence[Device]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for device in devices:
             sign = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC))
-            sign.bind(f"\0{_name(device)}/{os.getpid()}")
+            sign.bind(f"\0{device_name(device)}/{os.getpid()}")
         yield
 
 
 def servers(device: Device) -> list[int]:
     """Processes of daemons that serve it, this one left out."""
-    start = f"@{_name(device)}/"
+    start = f"@{device_name(device)}/"
     names = (line.rpartition(" ")[2] for line in Path("/proc/net/unix").read_text().splitlines())
     pids = {int(pid) for name in names if name.startswith(start) and (pid := name.removeprefix(start)).isdecimal()}
     return sorted(pids - {os.getpid()})

@@ -188,3 +188,5 @@ class DaemonStatistics:
     """Starts of the daemon in this state directory after the first."""
     domain_uuids: Mapping[str, str] = field(default_factory=dict)
     """Of the domains that have a vGPU, by its name."""
+    waits_for: str = ""
+    """Why no program is served yet: those of an earlier release go on (restart/old.py). Empty: all are served."""

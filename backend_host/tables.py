@@ -159,7 +159,9 @@ def use(gpu: Message) -> str:
 def notes(message: Message) -> list[Text]:
     """What there is to say beside the tables, a sentence each."""
     entries = message["vgpus"]
-    return [*held_back(entries), *large_launches(entries), *late_work(entries), *debts(message["debts"])]
+    waits_for = message.get("waits_for", "")
+    waiting = [Text(waits_for, style="bold")] if waits_for else []
+    return [*waiting, *held_back(entries), *large_launches(entries), *late_work(entries), *debts(message["debts"])]
 
 
 def _walls(names: Sequence[str]) -> str:

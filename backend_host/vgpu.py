@@ -1,7 +1,7 @@
 """One vGPU: what it has, and what it did."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from backend_host.caretaker import Caretaker
 from backend_host.device.gpu import Gpu
@@ -10,6 +10,7 @@ from backend_host.entitlement import Entitlement
 from backend_host.glance import VGpuGlance
 from backend_host.history import WINDOWS_S
 from backend_host.limits import Limits
+from backend_host.restart.records import VGpuRecord
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.window import Window, WindowPeer
 from ivshmem.region import PAGE_BYTES, Region, RegionStatistics
@@ -40,9 +41,56 @@ class VGpu:
     debtor: str = ""
     """Who is behind it, for `Debts`."""
     totals: Totals = field(default_factory=Totals)
+    shm_name: str = ""
+    """Of a domain's region."""
+    has_bells: bool = False
+    run_id: int = -1
+    """Which run of the virtual machine it is; -1: it does not run, as far as is known."""
+    is_unclaimed: bool = False
+    """An earlier daemon's, that its domain, or the file that keeps it, has not asked for yet."""
     heap: RegionStatistics | None = None
     """As last counted."""
     heap_counted_ns: int = 0
+
+    @property
+    def item(self) -> str:
+        """What the store calls it."""
+        return f"vgpu/{self.gpu.number}/{self.index}"
+
+    def record(self) -> VGpuRecord:
+        """What the next daemon has to know of it."""
+        return VGpuRecord(
+            gpu=self.gpu.number,
+            index=self.index,
+            name=self.name,
+            kind=self.kind,
+            uid=self.uid,
+            entitlement=asdict(self.entitlement),
+            region_bytes=self.region.region_bytes,
+            shm_name=self.shm_name,
+            has_bells=self.has_bells,
+            run=self.run_id + 1,
+            is_kept=self.is_kept,
+            nr_timed_out=self.nr_timed_out,
+            nr_expelled=self.nr_expelled,
+            expelled_for=self.expelled_for,
+            refused=dict(self.caretaker.nr_refused),
+            nr_deaths=self.caretaker.nr_deaths,
+            totals=asdict(self.totals),
+        )
+
+    def recall(self, record: VGpuRecord) -> None:
+        """What an earlier daemon wrote down of it."""
+        self.run_id = record.run - 1
+        self.is_kept = record.is_kept
+        self.nr_timed_out, self.nr_expelled, self.expelled_for = (
+            record.nr_timed_out,
+            record.nr_expelled,
+            record.expelled_for,
+        )
+        self.caretaker.nr_refused |= {why: nr for why, nr in record.refused.items() if why in self.caretaker.nr_refused}
+        self.caretaker.nr_deaths = record.nr_deaths
+        self.totals = record.counted()
 
     def statistics(
         self, account: VgpuReading, all_ns: int, entitled_share: float | None, limits: Limits, heap_age_ns: int

@@ -5,49 +5,48 @@ libvirt domain and stays until it is detached.
 """
 
 import contextlib
+import dataclasses
 import logging
 import os
 import re
 import secrets
-import threading
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-from backend_host.caretaker import Caretaker, Owner
-from backend_host.debts import Debts, debtors_called
+from backend_host.debts import debtors_called
 from backend_host.device.gpu import Gpu, check_quota, check_request, place
-from backend_host.device.readings import VgpuReading
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
-from backend_host.glance import Glance
 from backend_host.limits import ORDINARY, Limits
-from backend_host.region_memory import open_shared_memory, sealed_memory
+from backend_host.region_memory import open_shared_memory, sealed_memory, tell_of_the_end
+from backend_host.restart.records import VGpuRecord
+from backend_host.restart.store import Store
 from backend_host.service.journal import about
-from backend_host.statistics import GpuStatistics, VGpuStatistics
 from backend_host.vgpu import VGpu
-from backend_host.vm.vcpus import QemuThreads
-from backend_host.walls.tenants import name_of
-from backend_host.window import Window, WindowPeer
+from backend_host.vgpu_making import Making, Place, Wanted
+from backend_host.vgpu_table import VGpuTable
+from backend_host.vm.region_file import region_path
 from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
-from ivshmem.region import Region, Wake
+from ivshmem.region import RegionStatus, Wake
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 log = logging.getLogger("fairgv.vgpus")
 
 
-class VGpuRegistry:
+class VGpuRegistry(VGpuTable):
     """All vGPUs of one daemon. Thread-safe. The lock is never held while a worker or a caretaker is waited for."""
 
-    def __init__(self, gpus: Sequence[Gpu], table_hash: int, limits: Limits = ORDINARY) -> None:
-        self._gpus = gpus
+    def __init__(
+        self, gpus: Sequence[Gpu], table_hash: int, limits: Limits = ORDINARY, store: Store | None = None
+    ) -> None:
+        """`store`: where vGPUs are kept for the next daemon."""
+        super().__init__(gpus, limits, store or Store())
         self._table_hash = table_hash
-        self._limits = limits
-        self._vgpus: dict[str, VGpu] = {}
-        self.debts = Debts()
-        self._lock = threading.Lock()
+        self.check_open: Callable[[], None] = lambda: None
+        """Raises RefusedError while no vGPU may be made."""
+        self._making = Making(table_hash, self.debts, self._store, self._collect)
 
     def open_session(
         self,
@@ -65,11 +64,12 @@ class VGpuRegistry:
         with self._lock:
             vgpu = self._vgpus.get(name) if name is not None else None
             if vgpu is None:
+                self.check_open()
                 name = self._new_name() if name is None else name
                 if limited is not None:
                     entitlement = limited([each.entitlement for each in self._of_user(uid)])
                 memory = sealed_memory(name, region_bytes)
-                vgpu = self._create(name, "session", entitlement, memory, uid, Wake.FUTEX)
+                vgpu = self._create(Wanted(name, "session", entitlement, uid, Wake.FUTEX), memory)
                 vgpu.gpu.coscheduler.add_user(vgpu.index, name, uid)
             elif vgpu.kind != "session" or vgpu.uid != uid:
                 raise RefusedError(f"the vGPU {name} belongs to somebody else")
@@ -111,7 +111,11 @@ class VGpuRegistry:
         bells: Bells | None = None,
     ) -> VGpu:
         """The vGPU of a libvirt domain; its region file is `shm_name`, or the memory of `bells`. `is_paused` tells whether the domain stands
-        still."""
+        still. One that an earlier daemon had for it goes on."""
+        wake = Wake.POLL if bells is None else Wake.BELL
+        wanted = Wanted(name, "domain", entitlement, os.geteuid(), wake, is_paused, bells, shm_name)
+        if (claimed := self._claim(wanted)) is not None:
+            return claimed
         self._check_is_new(name)
         memory = open_shared_memory(shm_name, self._table_hash, bells)  # without the lock: it may wait
         with self._lock:
@@ -120,10 +124,10 @@ class VGpuRegistry:
             except RefusedError:
                 os.close(memory)
                 raise
-            wake = Wake.POLL if bells is None else Wake.BELL
-            return self._create(name, "domain", entitlement, memory, os.geteuid(), wake, is_paused, bells)
+            return self._create(wanted, memory)
 
     def _check_is_new(self, name: str) -> None:
+        self.check_open()
         if name in self._vgpus:
             raise RefusedError(f"{name} has a vGPU already; take it away first with: fairgv-host detach {name}")
 
@@ -146,6 +150,7 @@ class VGpuRegistry:
         if vgpu.peer is not None:
             vgpu.peer.stop()
             vgpu.peer.join()
+        vgpu.window.drop()
         gpu = vgpu.gpu
         gpu.coscheduler.remove(vgpu.index)
         gpu.keeper.leave(vgpu.index)
@@ -153,19 +158,10 @@ class VGpuRegistry:
             account = gpu.page.vgpu(vgpu.index)
             gpu.retired_ns += account.used_ns if account is not None else 0
             gpu.retired_deaths += vgpu.caretaker.nr_deaths
+            self._store.put(gpu.item, gpu.record().written(), drop=[vgpu.item])
             gpu.page.vgpu_free(vgpu.index)
             gpu.page.names.pop(vgpu.index, None)
             vgpu.region.close()
-
-    def banned(self) -> frozenset[str]:
-        """Names of vGPUs whose programs are refused, as earlier ones did not end."""
-        with self._lock:
-            return frozenset(name for name, vgpu in self._vgpus.items() if self.debts.is_banned(vgpu.debtor))
-
-    def find(self, name: str) -> VGpu | None:
-        """The one of this name, for a look at it: it may be gone a moment later."""
-        with self._lock:
-            return self._vgpus.get(name)
 
     def change(self, name: str, changes: Changes) -> None:
         """Another entitlement for one that runs. RefusedError when it is not there.
@@ -189,6 +185,7 @@ class VGpuRegistry:
             if (quota_bytes := vgpu.entitlement.quota_bytes) != before.quota_bytes:
                 vgpu.gpu.page.set_quota(vgpu.index, quota_bytes)
                 vgpu.region.set_facts(with_quota(vgpu.gpu.device.facts, quota_bytes))
+            self._keep(vgpu)
             log.info("vGPU %s: %s", name, vgpu.entitlement, extra=about(name))
 
     def rename(self, name: str, new_name: str) -> None:
@@ -203,59 +200,8 @@ class VGpuRegistry:
             vgpu.gpu.page.names[vgpu.index] = new_name
             vgpu.caretaker.rename(new_name)
             vgpu.window.log.name = new_name
+            self._keep(vgpu)
             log.info("vGPU %s is called %s now", name, new_name, extra=about(new_name))
-
-    def region_identity(self, name: str) -> tuple[int, int] | None:
-        """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU."""
-        with self._lock:
-            vgpu = self._vgpus.get(name)
-            status = os.fstat(vgpu.region.fileno()) if vgpu is not None else None
-            return (status.st_dev, status.st_ino) if status is not None else None
-
-    def machine_started(self, name: str, threads: QemuThreads | str) -> None:
-        """Its virtual machine runs now; the threads behind its vCPUs, or why they are to be left alone."""
-        with self._lock:
-            vgpu = self._vgpus.get(name)
-            if vgpu is not None and isinstance(threads, QemuThreads):
-                vgpu.gpu.coscheduler.add_machine(vgpu.index, name, threads)
-            elif vgpu is not None and isinstance(threads, str):
-                vgpu.gpu.coscheduler.add_none(vgpu.index, threads)
-
-    def machine_ended(self, name: str) -> None:
-        """The counterpart."""
-        with self._lock:
-            vgpu = self._vgpus.get(name)
-            if vgpu is not None:
-                vgpu.gpu.coscheduler.remove(vgpu.index)
-                if vgpu.peer is not None:
-                    vgpu.peer.stop()
-
-    def connect_window(self, name: str, path: Path, uid: int, limit_bytes: int) -> None:
-        """Its virtual machine, which has just started, has a device `fairgv-memory` whose QEMU, of user `uid`, listens at `path`. Its
-        programs may have so many bytes behind the region, until `machine_ended`."""
-        with self._lock:
-            vgpu = self._vgpus.get(name)
-            if vgpu is None:
-                return
-            if vgpu.peer is not None:
-                vgpu.peer.stop()
-            vgpu.window.limit_bytes = limit_bytes
-            vgpu.peer = WindowPeer(vgpu.window, path, uid, earlier=vgpu.peer)
-            vgpu.peer.start()
-
-    def limit_window(self, name: str, limit_bytes: int) -> None:
-        """Another limit; what was given stays."""
-        with self._lock:
-            vgpu = self._vgpus.get(name)
-            if vgpu is not None:
-                vgpu.window.limit_bytes = limit_bytes
-
-    def guest_gone(self, name: str) -> None:
-        """The virtual machine stopped, crashed or was reset: none of its programs lives any more."""
-        with self._lock:
-            vgpu = self._vgpus.get(name)
-        if vgpu is not None:
-            vgpu.caretaker.renew()
 
     def expel(self, gpu: Gpu, index: int, why: str) -> None:
         """Ends all workers of this vGPU of the Gpu: one of them was taken over."""
@@ -264,6 +210,7 @@ class VGpuRegistry:
                 if vgpu.index == index:
                     vgpu.nr_expelled += 1
                     vgpu.expelled_for = why
+                    self._keep(vgpu)
                     log.error("vGPU %s: its workers are ended: %s", vgpu.name, why, extra=about(vgpu.name))
                     for worker in vgpu.caretaker.workers():
                         worker.stop()
@@ -280,9 +227,8 @@ class VGpuRegistry:
                         banned = "vGPU %s: %s is banned: see fairgv-host unban --help"
                         log.error(banned, vgpu.name, vgpu.debtor, extra=about(vgpu.name))
                     vgpu.caretaker.time_out(slot)
-
-    def _all_used_ns(self) -> int:
-        return sum(gpu.charged_ns() for gpu in self._gpus)
+                    self._keep(vgpu)
+                    self._keep_debts()
 
     def unban(self, name: str) -> str:
         """Forgives the user or the domain of this name, or who is behind the vGPU of this name; says whom. RefusedError: there is no debt."""
@@ -291,6 +237,7 @@ class VGpuRegistry:
         candidates = [*([vgpu.debtor] if vgpu is not None else []), *debtors_called(name)]
         for debtor in candidates:
             if self.debts.lift(debtor):
+                self._keep_debts()
                 log.info("%s is forgiven", debtor)
                 return debtor
         raise RefusedError(f"no vGPU, domain or user called {name} has a debt or a ban; see: fairgv-host status")
@@ -302,152 +249,151 @@ class VGpuRegistry:
         for name in names:
             self.remove_if_there(name)
 
-    def names(self, gpu: Gpu) -> dict[int, str]:
-        """Of each vGPU on it, by its number there."""
-        with self._lock:
-            return {vgpu.index: vgpu.name for vgpu in self._vgpus.values() if vgpu.gpu is gpu}
-
-    def statistics(self) -> tuple[VGpuStatistics, ...]:
-        """One entry for each vGPU, in the order of their creation."""
-        return self.snapshot()[1]
-
-    def snapshot(self, heap_age_ns: int = 0) -> tuple[tuple[GpuStatistics, ...], tuple[VGpuStatistics, ...]]:
-        """Gpus and vGPUs at one moment: what all of a Gpu's used is what the Gpu was used. The lock keeps regions mapped and totals whole.
-        `heap_age_ns`: how old what is told of heaps may be, since to count takes long."""
-        with self._lock:
-            accounts, entitled = self._looked_at()
-            used_ns = {gpu: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus}
-            gpus = (self._gpu_statistics(gpu, accounts[gpu].values()) for gpu in self._gpus)
-            vgpus = (
-                vgpu.statistics(
-                    account, used_ns[vgpu.gpu], entitled[vgpu.gpu].get(vgpu.index), self._limits, heap_age_ns
-                )
-                for vgpu in self._vgpus.values()
-                if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None
-            )
-            return tuple(gpus), tuple(vgpus)
-
-    def glance(self) -> Glance:
-        """What changes from second to second, at one moment."""
-        with self._lock:
-            accounts, entitled = self._looked_at()
-            vgpus = (
-                vgpu.glance(account, entitled[vgpu.gpu].get(vgpu.index))
-                for vgpu in self._vgpus.values()
-                if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None
-            )
-            return Glance(tuple(vgpus), {gpu.number: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus})
-
-    def _looked_at(self) -> tuple[dict[Gpu, dict[int, VgpuReading]], dict[Gpu, dict[int, float]]]:
-        """The accounts of each Gpu's vGPUs, and the parts that those are entitled to, by their numbers there; with the lock held."""
-        accounts = {gpu: {account.vgpu: account for account in gpu.page.vgpus()} for gpu in self._gpus}
-        entitled = {
-            gpu: gpu.keeper.entitled_shares({vgpu: account.used_ns for vgpu, account in accounts[gpu].items()})
-            for gpu in self._gpus
-        }
-        return accounts, entitled
-
-    def _gpu_statistics(self, gpu: Gpu, accounts: Collection[VgpuReading]) -> GpuStatistics:
-        vgpus = self._on(gpu)
-        nr_deaths = sum(vgpu.caretaker.nr_deaths for vgpu in vgpus)
-        return gpu.statistics({vgpu.index: vgpu.name for vgpu in vgpus}, accounts, nr_deaths)
-
-    def _on(self, gpu: Gpu) -> list[VGpu]:
-        """Those on this Gpu, with the lock held."""
-        return [vgpu for vgpu in self._vgpus.values() if vgpu.gpu is gpu]
-
     def _new_name(self) -> str:
         while True:
             name = f"run-{secrets.token_hex(3)}"
             if name not in self._vgpus:
                 return name
 
-    def _create(
-        self,
-        name: str,
-        kind: str,
-        entitlement: Entitlement,
-        memory: int,
-        uid: int,
-        wake: Wake,
-        is_paused: Callable[[], bool] = lambda: False,
-        bells: Bells | None = None,
-    ) -> VGpu:
+    def _create(self, wanted: Wanted, memory: int) -> VGpu:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
-        debtor = f"domain {name}" if kind == "domain" else f"user {uid}"
         try:
-            gpu, index = place(self._gpus, entitlement, self._entitlements_on)
+            gpu, index = place(self._gpus, wanted.entitlement, self._entitlements_on)
         except RefusedError:
             os.close(memory)
             raise
         with contextlib.ExitStack() as undo:
             undo.callback(gpu.page.vgpu_free, index)
-            gpu.page.names[index] = name
+            gpu.page.names[index] = wanted.name
             undo.callback(gpu.page.names.pop, index)
             gpu.page.set_limits(index, **self._limits.of_workers())
-            gpu.page.set_limit(index, entitlement.limit_permille)
+            gpu.page.set_limit(index, wanted.entitlement.limit_permille)
             try:
-                region = Region(name, memory, os.fstat(memory).st_size)
-                undo.callback(region.close)
-                window = Window(name, region)
-                owner = Owner(name, index, self._table_hash, name_of(kind, name, uid))
-                caretaker = self._caretaker(owner, gpu, region, wake, is_paused, bells, window, debtor)
-                gpu.keeper.join(index, entitlement)
-                if debt_ns := self.debts.left_ns(debtor, self._all_used_ns()):
+                vgpu = self._making.make(Place(gpu, index), wanted, memory, self._limits)
+                undo.callback(vgpu.region.close)
+                gpu.keeper.join(index, wanted.entitlement)
+                if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):
                     gpu.keeper.charge(index, debt_ns)
                 undo.callback(gpu.keeper.leave, index)
-                vgpu = VGpu(gpu, index, name, kind, entitlement, region, uid, caretaker, window, debtor=debtor)
-                caretaker.start()
+                vgpu.caretaker.start()
             except (OSError, ValueError, RuntimeError) as error:
-                raise RefusedError(f"no region for {name}: {error}") from error
-            self._vgpus[name] = vgpu
+                raise RefusedError(f"no region for {wanted.name}: {error}") from error
+            self._vgpus[wanted.name] = vgpu
             undo.pop_all()
+        self._store.put(vgpu.item, vgpu.record().written(), [vgpu.region.fileno()])
         log.info(
             "vGPU %s (%s) on GPU %d: %s, region %d MiB",
-            *(name, kind, gpu.number, entitlement, region.region_bytes >> 20),
-            extra=about(name),
+            *(wanted.name, wanted.kind, gpu.number, wanted.entitlement, vgpu.region.region_bytes >> 20),
+            extra=about(wanted.name),
         )
         return vgpu
 
-    def _entitlements_on(self, gpu: Gpu) -> dict[str, Entitlement]:
-        """Of those on this Gpu, by their names, with the lock held."""
-        return {vgpu.name: vgpu.entitlement for vgpu in self._on(gpu)}
+    def adopt(self, record: VGpuRecord, gpu: Gpu, memory: int, bells: Bells | None) -> VGpu:
+        """The vGPU that an earlier daemon had at its place on this Gpu, not opened yet; takes over the descriptor `memory`. RefusedError says
+        why it cannot be.
 
-    def _caretaker(
-        self,
-        owner: Owner,
-        gpu: Gpu,
-        region: Region,
-        wake: Wake,
-        is_paused: Callable[[], bool],
-        bells: Bells | None,
-        window: Window,
-        debtor: str,
-    ) -> Caretaker:
-        def lay_out() -> None:
-            account = gpu.page.vgpu(owner.vgpu)
-            facts = with_quota(gpu.device.facts, account.quota_bytes if account is not None else 0)
-            region.format(table_hash=self._table_hash, facts=facts, wake=wake)
-            if (
-                wake is not Wake.FUTEX
-            ):  # laying out gave the heap's memory back; a virtual machine's is to be there when it is needed
-                os.posix_fallocate(region.fileno(), 0, region.region_bytes)
-
-        if bells is not None:
-            region.listen(bells.daemon_fd)
-
-        return Caretaker(
-            region,
-            owner,
-            gpu.workers,
-            on_worker_end=lambda worker: self._collect(gpu, owner.vgpu, worker),
-            format_region=lay_out,
-            is_paused=is_paused,
-            bells=bells,
-            window=window,
-            nr_clients=self._limits.clients,
-            is_banned=lambda: self.debts.is_banned(debtor),
+        A domain stands still for all that is known, until it has asked for its vGPU (`add_domain`).
+        """
+        is_domain = record.kind == "domain"
+        wake = Wake.FUTEX if not is_domain else Wake.POLL if bells is None else Wake.BELL
+        entitlement = record.entitled()
+        wanted = Wanted(
+            record.name, record.kind, entitlement, record.uid, wake, lambda: is_domain, bells, record.shm_name
         )
+        with self._lock:
+            try:
+                vgpu = self._making.make(Place(gpu, record.index), wanted, memory, self._limits)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise RefusedError(f"no region: {error}") from error
+            status = vgpu.region.check(table_hash=self._table_hash)
+            if why := self._why_not(record, vgpu, status):
+                tell_of_the_end(record.name, memory, self._table_hash)
+                vgpu.region.close()
+                raise RefusedError(why)
+            vgpu.recall(record)
+            vgpu.is_unclaimed = is_domain or record.is_kept
+            vgpu.nr_users = int(record.is_kept)
+            self._vgpus[record.name] = vgpu
+            gpu.page.names[record.index] = record.name
+            gpu.page.set_limits(record.index, **self._limits.of_workers())
+            if not is_domain:
+                gpu.coscheduler.add_user(record.index, record.name, record.uid)
+        return vgpu
+
+    def _why_not(self, record: VGpuRecord, vgpu: VGpu, status: RegionStatus) -> str:
+        """Why it cannot be what an earlier daemon had; "": it can."""
+        if record.name in self._vgpus:
+            return "another vGPU has its name"
+        if vgpu.region.region_bytes != record.region_bytes:
+            return "its region has another size than was written down"
+        return "" if status is RegionStatus.OK else f"its region is not in order: {status.name.lower()}"
+
+    def join_session(self, name: str, uid: int) -> VGpu | None:
+        """The vGPU of this name for a command of user `uid` that opened it at an earlier daemon; None: it is gone."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is None or vgpu.kind != "session" or vgpu.uid != uid:
+                return None
+            vgpu.nr_users += 1
+            return vgpu
+
+    def close_unused(self) -> None:
+        """Removes what commands opened at an earlier daemon that have ended since."""
+        with self._lock:
+            unused = [vgpu for vgpu in self._vgpus.values() if vgpu.kind == "session" and vgpu.nr_users == 0]
+        for vgpu in unused:
+            self.remove_if_there(vgpu.name)
+
+    def release_unclaimed(self, kind: str) -> None:
+        """Whoever has not asked for its vGPU of an earlier daemon by now, does not any more."""
+        with self._lock:
+            unclaimed = [vgpu for vgpu in self._vgpus.values() if vgpu.is_unclaimed and vgpu.kind == kind]
+        for vgpu in unclaimed:
+            vgpu.is_unclaimed = False
+            log.info("vGPU %s: nobody asks for it any more", vgpu.name, extra=about(vgpu.name))
+            if kind == "domain":
+                self.remove_if_there(vgpu.name)
+            else:
+                self.set_kept(vgpu, is_kept=False)
+                self.close_session(vgpu)
+
+    def claim_kept(self, name: str, uid: int) -> VGpu | None:
+        """The vGPU of this name that an earlier daemon kept for user `uid`, and this one does. One of another user is removed."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is None or not vgpu.is_unclaimed or vgpu.kind != "session":
+                return None
+            if vgpu.uid == uid:
+                vgpu.is_unclaimed = False
+                return vgpu
+        self.remove_if_there(name)
+        return None
+
+    def set_kept(self, vgpu: VGpu, *, is_kept: bool) -> None:
+        """Whether the daemon is one of its users."""
+        with self._lock:
+            vgpu.is_kept = is_kept
+            self._keep(vgpu)
+
+    def _claim(self, wanted: Wanted) -> VGpu | None:
+        """The vGPU that an earlier daemon had for this domain, if it has the same region; another one is removed."""
+        with self._lock:
+            of_domains = (vgpu for vgpu in self._vgpus.values() if vgpu.is_unclaimed and vgpu.kind == "domain")
+            vgpu = next((vgpu for vgpu in of_domains if vgpu.shm_name == wanted.shm_name), None)
+            if vgpu is None:
+                return None
+            is_same = _is_region(vgpu, wanted) and vgpu.entitlement.gpu == wanted.entitlement.gpu
+            vgpu.is_unclaimed = not is_same
+        if not is_same:
+            log.warning("domain %s: another region than before", wanted.name, extra=about(wanted.name, wanted.name))
+            self.remove_if_there(vgpu.name)
+            return None
+        if vgpu.name != wanted.name:
+            self.rename(vgpu.name, wanted.name)
+        vgpu.caretaker.is_paused = wanted.is_paused
+        if vgpu.entitlement != wanted.entitlement:
+            self.change(wanted.name, dataclasses.asdict(wanted.entitlement))
+        return vgpu
 
     def _collect(self, gpu: Gpu, index: int, worker: WorkerProcess) -> None:
         """Keeps what an ended worker counted. From the reaper's thread, before its slot is freed."""
@@ -457,6 +403,23 @@ class VGpuRegistry:
             vgpu = next((each for each in self._on(gpu) if each.index == index), None)
             if vgpu is not None:
                 vgpu.count(reading)
+                self._keep(vgpu, drop=[gpu.workers.item(worker)])
+
+    def _keep_debts(self) -> None:
+        self._store.put("debts", self.debts.record().written())
+
+
+def _is_region(vgpu: VGpu, wanted: Wanted) -> bool:
+    """Whether its region is the one that the domain's machine has."""
+    if vgpu.has_bells != (wanted.bells is not None):
+        return False
+    try:
+        path = region_path(wanted.shm_name)
+        other = os.fstat(wanted.bells.memory_fd) if wanted.bells is not None else path.lstat()
+    except OSError:
+        return False
+    own = os.fstat(vgpu.region.fileno())
+    return (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino)
 
 
 def _unknown(name: str) -> str:

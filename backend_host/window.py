@@ -7,8 +7,8 @@ alike. Workers hear of a piece before the guest can, so that they find it when t
 QEMU is not trusted. What it says has no part in how large a piece is, beyond what was wanted and what is allowed; what breaks the protocol
 ends the connection for as long as this QEMU runs; a QEMU that is silent, or does not read, stops one thread that serves it alone.
 
-Wrong when: a daemon is started anew under a running guest that has pieces. Nobody has their descriptors any more, so that the guest goes
-without a window until it is reset.
+Wrong when: a daemon dies between keeping a piece and giving it. The device and the next daemon do not agree then, and the guest gets no more
+until it is reset.
 """
 
 import contextlib
@@ -19,14 +19,17 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from backend_host.guest_log import GuestLog
+from backend_host.restart.records import PieceRecord
+from backend_host.restart.store import Store
 from backend_host.sizes import format_size
 from backend_host.workers import WorkerProcess, stop_all
 from ivshmem.front import WINDOW_MAX_BYTES, WINDOW_MIN_BYTES, window_front_bytes
-from ivshmem.region import PAGE_BYTES, Region
+from ivshmem.region import PAGE_BYTES, Region, RegionSizeError
 
 HELLO, WANT, RESET, PIECE, REFUSE = range(1, 6)
 VERSION = 1
@@ -104,8 +107,11 @@ def make_piece(name: str, nbytes: int) -> int:
 class Window:
     """The window of one region: its pieces, and the workers that are told of them. Thread-safe."""
 
-    def __init__(self, name: str, region: Region) -> None:
+    def __init__(self, name: str, region: Region, store: Store | None = None, gpu: int = 0, vgpu: int = 0) -> None:
+        """`store`: where its pieces are kept for the next daemon, as those of this vGPU of this Gpu."""
         self.log = GuestLog(log, name)
+        self._store = store or Store()
+        self._gpu, self._vgpu = gpu, vgpu
         self.limit_bytes = 0
         """How much may be given at most."""
         self._region = region
@@ -140,6 +146,8 @@ class Window:
             return None
         with self._lock:
             message = _PIECE.pack(window_bytes, self._mapped_bytes, nbytes)
+            record = PieceRecord(self._gpu, self._vgpu, window_bytes, self._mapped_bytes, nbytes)
+            self._store.put(self._item(len(self._pieces)), record.written(), [fd])
             if self._mapped_bytes == 0:
                 self._region.open_window(fd, window_bytes)
             self._pieces.append((fd, message))
@@ -150,6 +158,30 @@ class Window:
         self.log.say(logging.INFO, "the window has %s now", format_size(self._mapped_bytes))
         return fd, nbytes
 
+    def adopt(self, pieces: Sequence[tuple[PieceRecord, int]], workers: Sequence[WorkerProcess]) -> None:
+        """Takes over pieces that an earlier daemon gave, of which these workers know, and their descriptors. RegionSizeError or OSError where
+        they are no window: all are closed then."""
+        with self._lock:
+            self._workers = list(workers)
+            try:
+                for record, fd in sorted(pieces, key=lambda piece: piece[0].offset):
+                    if record.offset != self._mapped_bytes or os.fstat(fd).st_size != record.nbytes:
+                        raise RegionSizeError(f"a piece of {record.nbytes} bytes at {record.offset}")
+                    if not self._pieces:
+                        self._region.open_window(fd, record.window_bytes)
+                    self._mapped_bytes += record.nbytes
+                    self._region.grow_window(self._mapped_bytes)
+                    self._pieces.append((fd, _PIECE.pack(record.window_bytes, record.offset, record.nbytes)))
+            except (OSError, RegionSizeError):
+                self._region.close_window()
+                self._pieces, self._mapped_bytes = [], 0
+                for _, fd in pieces:
+                    os.close(fd)
+                raise
+
+    def _item(self, number: int) -> str:
+        return f"piece/{self._gpu}/{self._vgpu}/{number}"
+
     def drop(self) -> None:
         """The guest has no piece any more: the workers that were told of one are ended, then all are given back."""
         with self._lock:
@@ -159,6 +191,7 @@ class Window:
             pieces, self._pieces = self._pieces, []
             self._mapped_bytes = 0
             self._region.close_window()
+            self._store.drop(*(self._item(number) for number in range(len(pieces))))
         stop_all(workers)
         for fd, _ in pieces:
             os.close(fd)

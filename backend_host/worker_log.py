@@ -4,8 +4,7 @@ A worker may be a guest's by then, and what it writes may be anything, without a
 pipes, cuts long lines, shows what is not printable escaped, puts the names of vGPU and program before each line, and lets a vGPU have so many
 lines a minute and no more (guest_log.py), through all its workers. What kernels say goes to the guest, not here (printing.c).
 
-A worker never waits for us: its end does not block, and what finds no room is lost. When the daemon has died nobody reads, and a write
-fails with EPIPE: SIGPIPE is ignored in workers, as Python leaves it.
+A worker never waits for us: its end does not block, and what finds no room is lost. While no daemon is there nobody reads.
 Wrong when: a line comes in pieces, more slowly than it is read: it is told when it is whole, or when the worker has ended.
 """
 
@@ -85,6 +84,17 @@ class WorkerLog:
             raise
         finally:
             os.close(theirs)
+
+    def adopt(self, slot: int, fd: int) -> None:
+        """Takes over our end of the pipe of a worker that an earlier daemon started."""
+        with self._lock:
+            self._pipes[slot] = _Pipe(fd)
+            self._selector.register(fd, selectors.EVENT_READ, slot)
+
+    def fd(self, slot: int) -> int:
+        """Our end of this worker's pipe, which stays ours."""
+        with self._lock:
+            return self._pipes[slot].fd
 
     def name(self, slot: int, vgpu: str, program: str) -> None:
         """Whom the worker serves from now on. The program's name is the guest's word."""

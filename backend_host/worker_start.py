@@ -68,10 +68,17 @@ class WorkerStart:
             "has_filter": "filter" in self.walls.names,
         }
 
-    def join(self, worker: Child, vgpu: int, region_bytes: int) -> None:
-        """Puts it into the cgroup of its vGPU. Raises OSError."""
+    def join(self, worker: Child, vgpu: int, region_bytes: int) -> str:
+        """Puts it into the cgroup of its vGPU, whose name it gives; "" where there is none. Raises OSError."""
+        if self.groups is None:
+            return ""
+        memory_bytes = self.memory_bytes + region_bytes
+        return self.groups.take(worker.pid, vgpu, memory_bytes, self.walls.settings.processes).name
+
+    def adopt(self, worker: Child, vgpu: int, group: str) -> None:
+        """One of this vGPU that an earlier daemon put into the cgroup of this name."""
         if self.groups is not None:
-            self.groups.take(worker.pid, vgpu, self.memory_bytes + region_bytes, self.walls.settings.processes)
+            self.groups.adopt(worker.pid, vgpu, group)
 
     def leave(self, worker: Child) -> None:
         """For one that has ended: the counterpart of `spawn` and `join`."""

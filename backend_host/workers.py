@@ -15,7 +15,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,8 +24,10 @@ from backend_host.config import SLICING_MODES, Config
 from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.device.readings import WorkerState
 from backend_host.errors import WorkerFailedError
+from backend_host.restart.records import WorkerRecord
+from backend_host.restart.store import Store
 from backend_host.service.journal import about
-from backend_host.walls.start import Child
+from backend_host.walls.start import AdoptedChild, Child
 from backend_host.worker_log import WorkerLog
 from backend_host.worker_start import WorkerStart
 
@@ -57,7 +59,8 @@ class Assignment:
 
 @dataclass(eq=False)
 class WorkerProcess:
-    """One child. `on_end` is called once, from the reaper's thread, after it was reaped and its slot repaired."""
+    """One child, of this daemon or of an earlier one. `on_end` is called once, from the reaper's thread, after it was reaped and its slot
+    repaired."""
 
     slot: int
     process: Child
@@ -129,8 +132,13 @@ class Workers:
         slicing: Mapping[str, int] | None = None,
         costs: Mapping[str, int] | None = None,
         memory: str = "span",
+        store: Store | None = None,
+        gpu: int = 0,
     ) -> None:
+        """`store`: where workers with a client are kept for the next daemon, as those of Gpu number `gpu`."""
         self._page = page
+        self._store = store or Store()
+        self._gpu = gpu
         self._start = start
         self._nr_warm = nr_warm
         self._slicing = dict(slicing or {})
@@ -204,8 +212,9 @@ class Workers:
             try:
                 self._said.name(worker.slot, assignment.vgpu_name, assignment.program)
                 message["walls"] = self._start.message(assignment.tenant)
-                self._start.join(worker.process, assignment.vgpu, assignment.region_bytes)
+                group = self._start.join(worker.process, assignment.vgpu, assignment.region_bytes)
                 self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
+                self._keep(worker, assignment, group)  # before it is told: from then on it may outlive us
                 with self._page.for_worker(assignment.vgpu, worker.slot) as page:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
                     socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
@@ -216,6 +225,43 @@ class Workers:
                 )
                 return False
         return True
+
+    def _keep(self, worker: WorkerProcess, assignment: Assignment, group: str) -> None:
+        record = WorkerRecord(
+            gpu=self._gpu,
+            slot=worker.slot,
+            vgpu=assignment.vgpu,
+            client=assignment.client,
+            pid=worker.process.pid,
+            program=assignment.program,
+            group=group,
+        )
+        descriptors = (worker.process.pidfd, worker.socket.fileno(), self._said.fd(worker.slot))
+        self._store.put(self.item(worker), record.written(), descriptors, has_life=True)
+
+    def item(self, worker: WorkerProcess) -> str:
+        """What the store calls it."""
+        return f"worker/{self._gpu}/{worker.slot}"
+
+    def adopt(
+        self,
+        record: WorkerRecord,
+        descriptors: Sequence[int],
+        vgpu_name: str,
+        on_end: Callable[[WorkerProcess, int], None],
+    ) -> WorkerProcess:
+        """A worker that an earlier daemon gave to a client; takes over its descriptors: process, socket, what it says."""
+        pidfd, ours, said = descriptors
+        process = AdoptedChild(record.pid, pidfd)
+        worker = WorkerProcess(record.slot, process, socket.socket(fileno=ours), on_end)
+        self._start.adopt(process, record.vgpu, record.group)
+        self._said.adopt(record.slot, said)
+        self._said.name(record.slot, vgpu_name, record.program)
+        with self._lock:
+            self._all.add(worker)
+            self._selector.register(pidfd, selectors.EVENT_READ, worker)
+        self._wake()
+        return worker
 
     def set_patient(self, worker: WorkerProcess, is_patient: bool) -> None:
         """While its VM stands still, a worker must not take a beat that stands still for the end of its client."""
@@ -308,6 +354,8 @@ class Workers:
                 worker.on_end(worker, status)
         except Exception:
             log.exception("what follows the end of worker %d failed", worker.process.pid)
+        if not was_warm:
+            self._store.drop(self.item(worker))
         self._page.worker_free(worker.slot)
         with self._lock:
             self._all.discard(worker)

@@ -8,7 +8,7 @@ Wrong when: one program is to use several. A guest sees its own Gpu alone, as de
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend_host.budgets import Budgets
 from backend_host.config import Config
@@ -23,6 +23,9 @@ from backend_host.errors import RefusedError
 from backend_host.fairness import min_max_ratio
 from backend_host.grants import GrantKeeper
 from backend_host.history import WINDOWS_S
+from backend_host.restart.records import GpuRecord
+from backend_host.restart.store import Store
+from backend_host.served import device_name
 from backend_host.sizes import format_size
 from backend_host.statistics import DeviceStatistics, GpuStatistics
 from backend_host.walls.cgroups import Cgroups, Groups
@@ -31,6 +34,14 @@ from backend_host.watchdog import Late, Watchdog
 from backend_host.worker_start import worker_start
 from backend_host.workers import Workers, preemption_environment, slicing_settings
 from scheduler.registry import make_policy
+
+
+@dataclass(frozen=True)
+class GpuLeft:
+    """What a daemon that died left of a Gpu."""
+
+    record: GpuRecord
+    page: ControlPage
 
 
 @dataclass(eq=False)
@@ -49,12 +60,28 @@ class Gpu:
     """Charged to vGPUs that are gone."""
     retired_deaths: int = 0
     """Of workers of vGPUs that are gone, while their programs lived."""
+    is_adopted: bool = False
+    """Its page is that of a daemon that died."""
     _watchdog: Watchdog | None = None
     _auditor: Auditor | None = None
     _apart: Apart | None = None
 
+    @property
+    def item(self) -> str:
+        """What the store calls it."""
+        return f"gpu/{self.number}"
+
+    def record(self) -> GpuRecord:
+        """What the next daemon has to know of it."""
+        device = self.device
+        return GpuRecord(
+            *(self.number, device_name(device), self.retired_ns, self.retired_deaths),
+            context_bytes=device.context_bytes,
+            stream_bytes=device.stream_bytes,
+        )
+
     def charged_ns(self) -> int:
-        """GPU time used here since the daemon started."""
+        """GPU time used here since the daemon started, or the first of those whose places it took."""
         return self.used_ns(self.page.vgpus())
 
     def used_ns(self, accounts: Iterable[VgpuReading]) -> int:
@@ -196,24 +223,35 @@ def place(
 
 @contextlib.contextmanager
 def serving(
-    number: int, device: Device, config: Config, walls: frozenset[str], cgroups: Cgroups | None
+    number: int,
+    device: Device,
+    config: Config,
+    walls: frozenset[str],
+    cgroups: Cgroups | None,
+    store: Store | None = None,
+    left: GpuLeft | None = None,
 ) -> Iterator[Gpu]:
-    """A Gpu until the end of the block; `walls` are those that its workers have, and `cgroups` where they are put."""
+    """A Gpu until the end of the block; `walls` are those that its workers have, and `cgroups` where they are put. `store`: where it is kept
+    for the next daemon; `left`: what the one before left of it."""
+    store = store or Store()
+    if left is not None:
+        device = replace(device, context_bytes=left.record.context_bytes, stream_bytes=left.record.stream_bytes)
     groups = None if cgroups is None else Groups(cgroups, number)
     more = kernel_wall(device) | (preemption_environment(config) if device.preempts else {})
     start = worker_start(device, config, walls, groups, more)
     with contextlib.ExitStack() as stack:
         slice_ns = config.slice_ns or device.slice_ns
-        page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=device.preempts))
+        page = stack.enter_context(
+            ControlPage.create(slice_ns, is_preemptive=device.preempts) if left is None else left.page
+        )
+        page.set_slice_ns(slice_ns)
         budgets = Budgets(config.quota_max_ms * 1_000_000) if config.quota == "bursts" else None
         keeper = GrantKeeper(page, make_policy(config.policy), budgets)
         workers = Workers(
-            page,
-            start,
-            config.nr_warm_workers,
-            slicing_settings(config, preempts=device.preempts),
-            device.costs,
-            config.memory,
+            *(page, start, config.nr_warm_workers, slicing_settings(config, preempts=device.preempts), device.costs),
+            memory=config.memory,
+            store=store,
+            gpu=number,
         )
         workers.start()
         stack.callback(workers.stop)
@@ -222,4 +260,10 @@ def serving(
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
-        yield Gpu(number, device, page, keeper, workers, coscheduler, walls)
+        gpu = Gpu(number, device, page, keeper, workers, coscheduler, walls)
+        if left is None:
+            store.put(gpu.item, gpu.record().written(), page.objects)
+        else:
+            gpu.is_adopted = True
+            gpu.retired_ns, gpu.retired_deaths = left.record.retired_ns, left.record.retired_deaths
+        yield gpu

@@ -14,12 +14,15 @@ from ivshmem.region import NR_CLIENTS
 
 @dataclass(frozen=True)
 class GpuRecord(Record):
-    """Beside a control page. `device`: what its device is called and no other (served.py)."""
+    """Beside a control page. `device`: what its device is called and no other (served.py), and what contexts and streams take there, which can
+    be weighed only while nobody else uses it."""
 
     number: int
     device: str
     retired_ns: int
     retired_deaths: int
+    context_bytes: int
+    stream_bytes: int
 
 
 @dataclass(frozen=True)

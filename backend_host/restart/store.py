@@ -16,6 +16,7 @@ from backend_host.errors import FairGVError
 from backend_host.ipc import peer_uid
 from backend_host.restart.keeping import MESSAGE_BYTES, MOST_DESCRIPTORS, Item
 from backend_host.worker._worker import lib
+from ivshmem.region import lib as region_lib
 
 SOCKET = "store.sock"
 _ANSWER_S = 10.0
@@ -26,8 +27,15 @@ log = logging.getLogger("fairgv.restart")
 
 
 def release() -> str:
-    """What the names of items begin with that this release of FairGV can read: records, the control page and the table of calls are its own."""
-    layout = (FORMAT, lib.FGW_CONTROL_VERSION, lib.FGW_COUNTERS_LAYOUT, lib.fgw_table_hash())
+    """What the names of items begin with that this release of FairGV can read: records, the layout of regions,
+    the control page and the table of calls are its own."""
+    layout = (
+        FORMAT,
+        region_lib.FGV_LAYOUT_VERSION,
+        lib.FGW_CONTROL_VERSION,
+        lib.FGW_COUNTERS_LAYOUT,
+        lib.fgw_table_hash(),
+    )
     return "-".join(f"{number:x}" for number in layout)
 
 

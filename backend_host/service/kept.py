@@ -135,13 +135,17 @@ class KeptVGpus:
         undo.callback(self._vgpus.change, vgpu.name, before)
 
     def _open(self, kept: KeptVGpu, undo: contextlib.ExitStack) -> VGpu:
-        vgpu = self._vgpus.open_session(kept.name, kept.entitlement, kept.region_bytes, kept.uid, _not_there)
-        vgpu.is_kept = True
+        vgpu = self._vgpus.claim_kept(kept.name, kept.uid)
+        if vgpu is not None:  # an earlier daemon's
+            self._change(vgpu, dataclasses.asdict(kept.entitlement), undo)
+        else:
+            vgpu = self._vgpus.open_session(kept.name, kept.entitlement, kept.region_bytes, kept.uid, _not_there)
+            self._vgpus.set_kept(vgpu, is_kept=True)
         undo.callback(self._release, vgpu)
         return vgpu
 
     def _release(self, vgpu: VGpu) -> None:
-        vgpu.is_kept = False
+        self._vgpus.set_kept(vgpu, is_kept=False)
         self._vgpus.close_session(vgpu)
 
 

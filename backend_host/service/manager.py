@@ -33,6 +33,11 @@ class Manager:
         if address:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether anybody started us."""
+        return self._socket is not None
+
     @classmethod
     def take(cls, environment: MutableMapping[str, str]) -> Self:
         """The one that the environment names, whose variables are removed. What it says to another process is not for us."""

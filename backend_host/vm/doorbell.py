@@ -77,6 +77,20 @@ class Doorbells:
         except (BellsError, RefusedError, OSError) as error:
             raise VmError(f"no ivshmem server for {name}: {error}") from error
 
+    def inherit(self, name: str, memory: int) -> Bells:
+        """Takes over the server of an earlier daemon, whose region is the memory behind this descriptor. Raises VmError when it is gone."""
+        try:
+            bells = Bells.connect(self._control_path(name))
+        except BellsError as error:
+            raise VmError(str(error)) from error
+        if bells is None:
+            raise VmError("its ivshmem server has ended")
+        if not os.path.sameopenfile(bells.memory_fd, memory):
+            bells.close()
+            raise VmError("its ivshmem server has another region")
+        self._servers[name] = _Server(bells, None)
+        return bells
+
     def find(self, name: str) -> Bells | None:
         """The bells of a region that has a server."""
         server = self._servers.get(name)

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import logging
 import os
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ _OF_SWAP = ("memory.swap.max", "memory.swappiness")
 """Not there where the kernel counts no swap."""
 OURS = "fairgv-"
 """What the folders of all daemons' groups begin with."""
+_NAME = re.compile(r"\d+-\d+-\d+")
+"""Of a daemon's process, a Gpu, a number."""
 _TRIED, _TRIED_BYTES = "tried", 1 << 20
 _MOUNTS = Path("/proc/self/mountinfo")
 _OWN = Path("/proc/self/cgroup")
@@ -81,14 +84,18 @@ class Cgroups(ABC):
 
     def make(self, name: str, memory_bytes: int, processes: int) -> Group:
         """A group with these limits, or the one of that name with its limits changed. Raises OSError."""
-        folders = tuple(dict.fromkeys(self.folder(controller, name) for controller in CONTROLLERS))
-        for folder in folders:
+        group = self.group(name)
+        for folder in group.folders:
             folder.mkdir(exist_ok=True)
         for controller, file, value in self.limits(memory_bytes, processes):
             path = self.folder(controller, name) / file
             if file not in _OF_SWAP or path.exists():
                 path.write_text(value)
-        return Group(name, folders)
+        return group
+
+    def group(self, name: str) -> Group:
+        """The one of this name, there or not."""
+        return Group(name, tuple(dict.fromkeys(self.folder(controller, name) for controller in CONTROLLERS)))
 
     def sweep(self) -> None:
         """Removes groups without processes that daemons left which are gone. A name begins with its daemon's process id."""
@@ -118,8 +125,17 @@ class Groups:
     def begin(self, pid: int, memory_bytes: int, processes: int) -> None:
         """Puts a worker that serves nobody yet into a group of its own. Raises OSError."""
         with self._lock:
-            group = self._own[pid] = self._cgroups.make(next(self._names), memory_bytes, processes)
+            taken = {group.name for group in self._groups.values()}
+            name = next(name for name in self._names if name not in taken)
+            group = self._own[pid] = self._cgroups.make(name, memory_bytes, processes)
         group.join(pid)
+
+    def adopt(self, pid: int, vgpu: int, name: str) -> None:
+        """A worker of this vGPU that an earlier daemon put into the group of this name. A name that is none is passed over."""
+        if _NAME.fullmatch(name):
+            with self._lock:
+                self._vgpu_of[pid] = vgpu
+                self._groups.setdefault(vgpu, self._cgroups.group(name))
 
     def take(self, pid: int, vgpu: int, memory_bytes: int, processes: int) -> Group:
         """Makes it one of this vGPU's; returns their group. Raises OSError."""

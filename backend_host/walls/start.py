@@ -22,6 +22,10 @@ _MOST_DESCRIPTORS = 4096
 _RLIMIT_MSGQUEUE = 12
 """Of <sys/resource.h>; the module resource lacks it."""
 
+UNKNOWN_STATUS = 256
+"""No process ends with it."""
+_WAIT_S = 60.0
+
 NAMESPACES = {
     "mount": _CLONE_NEWNS,
     "pid": _CLONE_NEWPID,
@@ -61,6 +65,17 @@ class Child:
         """Its descriptor, once it was waited for."""
         os.close(self.pidfd)
         self.pidfd = -1
+
+
+class AdoptedChild(Child):
+    """A process that an earlier daemon started. How it ends the kernel tells nobody but its parent."""
+
+    def wait(self) -> int:
+        """UNKNOWN_STATUS, once it has ended."""
+        while self.returncode is None:
+            if self.has_ended(_WAIT_S):
+                self.returncode = UNKNOWN_STATUS
+        return self.returncode
 
 
 @dataclass(frozen=True)

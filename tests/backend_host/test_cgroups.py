@@ -213,6 +213,25 @@ def test_a_sweep_takes_what_dead_daemons_left(tree: Cgroups) -> None:
     assert own.remove()
 
 
+def test_workers_of_an_earlier_daemon_keep_their_group(tree: Cgroups) -> None:
+    """It goes with the last of them; a newcomer of their vGPU joins it, and a name that is none is passed over."""
+    groups = Groups(tree, 7)
+    earlier = tree.make("1-0-1", MEMORY, PROCESSES)
+    with run_in(earlier, STAY) as child:
+        assert first_line(child)
+        groups.adopt(child.pid, 3, "../up")
+        groups.adopt(child.pid, 3, earlier.name)
+        with subprocess.Popen([sys.executable, "-c", STAY], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as late:
+            groups.begin(late.pid, MEMORY, PROCESSES)
+            assert groups.take(late.pid, 3, MEMORY, PROCESSES) == earlier
+            assert members(earlier) == {child.pid, late.pid}
+            late.kill()
+        groups.leave(late.pid)
+        assert earlier.folders[0].exists()
+    groups.leave(child.pid)
+    assert not earlier.folders[0].exists()
+
+
 def test_a_tree_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of version 2 without the controllers, and nothing else."""
     (tmp_path / "cgroup.controllers").write_text("cpu io")

@@ -1,5 +1,6 @@
 """The daemon as the peer of a `fairgv-memory` device: what it gives, to whom it tells it, and what a QEMU that lies gets."""
 
+import dataclasses
 import os
 import signal
 import socket
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from backend_host.guest_log import NR_LINES
+from backend_host.restart.records import PieceRecord
+from backend_host.restart.store import Store
 from backend_host.walls.root import Root
 from backend_host.walls.settings import PLAIN
 from backend_host.walls.start import Walls
@@ -282,3 +285,60 @@ def test_a_guest_does_not_fill_the_log(device: Device, peer: WindowPeer, caplog:
         assert device.is_refused(0, 2 * LIMIT_BYTES)
     assert len(caplog.records) == NR_LINES + 1
     assert "no more within this minute" in caplog.text
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path)
+    yield store
+    store.end()
+
+
+def left(store: Store) -> list[tuple[PieceRecord, int]]:
+    """Pieces, as the next daemon finds them."""
+    items, _ = store.take()
+    return [(PieceRecord.read(item.record), item.fds[0]) for item in items]
+
+
+def test_the_next_daemon_goes_on_with_the_pieces(region: Region, device: Device, store: Store) -> None:
+    """The device, which connects anew, agrees with it, and is given more."""
+    window = Window("web", region, store)
+    window.limit_bytes = LIMIT_BYTES
+    for _ in range(2):
+        window.add(WINDOW_BYTES, PAGE_BYTES)
+    nr_free_pages = region.statistics().nr_free_pages
+    region.close_window()
+    successor = Window("web", region, store)
+    successor.limit_bytes = LIMIT_BYTES
+    successor.adopt(left(store), [])
+    assert successor.mapped_bytes == window.mapped_bytes
+    assert region.statistics().nr_free_pages == nr_free_pages
+    peer = WindowPeer(successor, device.path, os.geteuid())
+    peer.start()
+    device.accept(mapped=2 * STEP_BYTES)
+    assert device.given(2 * STEP_BYTES, PAGE_BYTES) > 0
+    peer.stop()
+    peer.join()
+    assert left(store) == []
+
+
+@pytest.mark.parametrize("lost", ["the first", "a size", "the window"])
+def test_pieces_that_make_no_window(region: Region, store: Store, lost: str) -> None:
+    window = Window("web", region, store)
+    window.limit_bytes = LIMIT_BYTES
+    for _ in range(2):
+        window.add(WINDOW_BYTES, PAGE_BYTES)
+    pieces = left(store)
+    (first, fd), (second, other) = pieces
+    if lost == "the first":
+        os.close(fd)
+        pieces = pieces[1:]
+    elif lost == "a size":
+        pieces[1] = (dataclasses.replace(second, nbytes=second.nbytes + PAGE_BYTES), other)
+    else:
+        pieces[0] = (dataclasses.replace(first, window_bytes=first.window_bytes + PAGE_BYTES), fd)
+    successor = Window("web", region, store)
+    with pytest.raises((OSError, ValueError)):
+        successor.adopt(pieces, [])
+    assert successor.mapped_bytes == 0
+    window.drop()

@@ -21,7 +21,7 @@ from backend_host.cli import host_command
 from backend_host.config import PACKAGE_ROOT, load_as_said
 from backend_host.errors import FairGVError
 from backend_host.ipc import MAX_CONNECTIONS, Connection
-from backend_host.launching import start_in_background
+from backend_host.launching import start_in_background, wait_for_end
 from tests.children import running
 from tests.end_to_end.host import PROGRAMS, WALLS, Host, own_device, stop_host, wait_until
 
@@ -442,7 +442,41 @@ def test_its_manager_hears_of_it(service: Service) -> None:
             assert child.stderr is not None
             assert any("the configuration is as it was" in line for line in iter(child.stderr.readline, ""))
             child.send_signal(signal.SIGTERM)
-            while not manager.recv(4096).startswith(b"STOPPING=1"):
+            while not (word := manager.recv(4096)).startswith(b"STOPPING=1"):
                 pass
+            assert b"leaves programs to the next daemon" in word, "it may be a restart"
             child.communicate()
             assert child.returncode == 0
+
+
+def test_what_is_kept_outlives_the_daemon(service: Service) -> None:
+    """Its file is read again, and who keeps it no more lets it go; its account goes on."""
+    for name in ("stays", "goes"):
+        (service.kept / f"{name}.toml").write_text(f"region_bytes = {REGION_BYTES}\nweight = 2\n")
+    service.start()
+    assert service.host.guest("matrix_mul", options=("--vgpu", "stays")).returncode == 0
+    before = service.vgpus()["stays"]
+    assert before["used_ns"] > 0
+    pid = int(service.host.status()["pid"])
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end(pid)
+    (service.kept / "goes.toml").unlink()
+    (service.kept / "stays.toml").write_text(f"region_bytes = {REGION_BYTES}\nweight = 3\n")
+    service.start()
+    [(name, vgpu)] = service.vgpus().items()
+    assert (name, vgpu["weight"], vgpu["used_ns"]) == ("stays", 3, before["used_ns"])
+    assert vgpu["totals"]["nr_clients"] == before["totals"]["nr_clients"] == 1
+    assert service.host.guest("vector_add", options=("--vgpu", "stays")).returncode == 0
+    assert service.vgpus().keys() == {"stays"}
+
+
+def test_who_may_start_the_daemon_anew(service: Service) -> None:
+    (service.kept / "kept.toml").write_text(f"region_bytes = {REGION_BYTES}\n")
+    service.start()
+    with Connection(service.state_dir / "control.sock") as connection:
+        os.close(connection.ask("open", name="kept")["fd"])
+        refused = as_user(COMMAND, USER, [ADMIN_GROUP], "--state-dir", str(service.state_dir), "restart")
+        assert refused.returncode == 1
+        assert "only the daemon's own user may start it anew" in refused.stderr
+        assert service.command("restart").returncode == 0
+        assert service.vgpus().keys() == {"kept"}

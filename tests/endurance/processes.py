@@ -76,6 +76,11 @@ def name(pid: int) -> str:
         return str(pid)
 
 
+def is_store(pid: int) -> bool:
+    """Whether it keeps what a daemon leaves to the next one."""
+    return "backend_host.restart.keeping" in name(pid)
+
+
 def descriptors(pid: int) -> list[str]:
     """What each open one leads to."""
     found = []

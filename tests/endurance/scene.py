@@ -52,7 +52,8 @@ class House:
         return True
 
     def _is_idle(self) -> bool:
-        return len(list(processes.children(self.daemon))) == 1 and not ask(self.host, "status")["vgpus"]
+        children = [pid for pid in processes.children(self.daemon) if not processes.is_store(pid)]
+        return len(children) == 1 and not ask(self.host, "status")["vgpus"]
 
     def again(self) -> None:
         """Another daemon where one was killed."""
@@ -80,7 +81,7 @@ class House:
     def _strangers(self) -> set[int]:
         processes.reap({self.daemon})
         kept = {self.daemon, *processes.children(self.daemon), *([self.machine.libvirtd()] if self.machine else [])}
-        return set(processes.descendants(os.getpid())) - kept
+        return {pid for pid in processes.descendants(os.getpid()) if not processes.is_store(pid)} - kept
 
     def _nr_too_many(self) -> int:
         return len(processes.descriptors(self.daemon)) - self.nr_idle_descriptors

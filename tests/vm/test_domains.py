@@ -241,7 +241,7 @@ def test_ten_times_out_and_in_again(scene: Scene, instance: PrivateLibvirt) -> N
         if number in (0, NR_CYCLES - 1):
             scene.assert_a_program_passes()
         wait_until(lambda: not scene.vgpus()[name]["clients"], "the client is gone")
-        wait_until(lambda: nr_children(daemon) == 1, "one worker waits")
+        wait_until(lambda: nr_children(daemon) == 2, "one worker waits, beside the store")
         if number == 1:
             held = (*held_by(daemon), nr_in(Path(f"/proc/{emulator}/fd")))
         memory.append(resident_bytes(daemon))

@@ -35,6 +35,7 @@ WEIGHT, MEMORY_BYTES, REGION_BYTES = 3, 24 << 20, 64 << 20
 ATTACH = ("attach", NAME, "--weight", str(WEIGHT), "--memory", "24M", "--region", "64M")
 MANAGED = ("in_turn", "copies", "arguments", "host_function", "graph", "threads", "system_calls")
 LONG_MS = 60_000
+RESTART_MS = 20_000
 KERNEL_MS = 20_000
 PAUSE_S = 22
 WAITING = "until grep -q running /tmp/spin; do /bin/busybox usleep 20000; done"
@@ -314,19 +315,48 @@ def test_the_daemon_goes_and_comes_back(attached: House) -> None:
 
 
 def test_a_daemon_that_dies(attached: House) -> None:
-    """No word to the guest this time. The next daemon takes over the region, and what the old one's worker held."""
+    """No word to the guest this time. While no daemon is there no program can begin; the next one goes on with the one that runs."""
+    free_bytes = free_bytes_of(attached)
+    attached.start_spin(RESTART_MS)
+    before = attached.vgpu()
+    pid = before["clients"][0]["worker_pid"]
+    os.kill(attached.host.status()["pid"], signal.SIGKILL)
+    assert_one_line(attached.program("vector_add"), "cudaErrorSystemNotReady", "fairgv-host start")
+    start_host(attached.host.state_dir, libvirt_uri=attached.uri)
+    vgpu = attached.vgpu()
+    assert [client["worker_pid"] for client in vgpu["clients"]] == [pid]
+    assert (vgpu["weight"], vgpu["quota_bytes"], vgpu["region_bytes"]) == (WEIGHT, MEMORY_BYTES, REGION_BYTES)
+    assert vgpu["used_ns"] >= before["used_ns"] > 0
+    assert host_command(attached.host.state_dir, "restart").returncode == 0
+    assert "synchronize: cudaSuccess" in attached.end_of_spin().output
+    assert_nothing_is_held(attached, free_bytes, pid)
+    assert_a_program_passes(attached)
+
+
+def test_a_daemon_and_then_the_machine_die(attached: House) -> None:
+    """The next daemon finds another run of it, and takes back what was held."""
     free_bytes = free_bytes_of(attached)
     attached.start_spin(LONG_MS)
     pid = attached.vgpu()["clients"][0]["worker_pid"]
     os.kill(attached.host.status()["pid"], signal.SIGKILL)
-    assert_one_line(attached.program("vector_add"), "cudaErrorSystemNotReady", "fairgv-host start")
-    assert has_mapped_region(pid, attached.guest)
+    attached.boot()
     start_host(attached.host.state_dir, libvirt_uri=attached.uri)
-    assert not has_mapped_region(pid, attached.guest)  # it would write where its client's memory was
-    # Whichever the program sees first: that its client is dead, or the last answer of the worker that ends.
-    error = "synchronize: cudaError(DevicesUnavailable|ContextIsDestroyed)"
-    assert_one_line(attached.end_of_spin(), error, "start this program again")
     assert_nothing_is_held(attached, free_bytes, pid)
+    assert_a_program_passes(attached)
+
+
+def test_a_region_that_was_replaced_while_no_daemon_was_there(attached: House) -> None:
+    """Its programs are ended: nobody would see what they write any more. The next start of the machine has the new one."""
+    attached.start_spin(LONG_MS)
+    pid = attached.vgpu()["clients"][0]["worker_pid"]
+    os.kill(attached.host.status()["pid"], signal.SIGKILL)
+    path = region_path(region_name(attached.guest.uuid))
+    path.unlink()
+    path.write_bytes(bytes(REGION_BYTES))
+    start_host(attached.host.state_dir, libvirt_uri=attached.uri)
+    wait_until(lambda: not worker_is_there(pid), "the worker ended")
+    assert not has_mapped_region(pid, attached.guest)
+    attached.boot()
     assert_a_program_passes(attached)
 
 

@@ -1,0 +1,100 @@
+"""Makes a vGPU's parts and puts them together: region, window, caretaker. The registry says which vGPU, and when its region is opened."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backend_host.caretaker import Caretaker, Owner
+from backend_host.debts import Debts
+from backend_host.device.gpu import Gpu
+from backend_host.devices import with_quota
+from backend_host.entitlement import Entitlement
+from backend_host.limits import Limits
+from backend_host.restart.store import Store
+from backend_host.vgpu import VGpu
+from backend_host.walls.tenants import name_of
+from backend_host.window import Window
+from backend_host.workers import WorkerProcess
+from ivshmem.bells import Bells
+from ivshmem.region import Region, Wake
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a vGPU is: its number on its Gpu."""
+
+    gpu: Gpu
+    index: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a vGPU is to be. `shm_name`: of a domain's region; `bells`: where its machine has some."""
+
+    name: str
+    kind: str
+    entitlement: Entitlement
+    uid: int
+    wake: Wake
+    is_paused: Callable[[], bool] = lambda: False
+    bells: Bells | None = None
+    shm_name: str = ""
+
+
+@dataclass(frozen=True)
+class Making:
+    """Of one daemon. `collect` is called from a reaper's thread with a worker that has ended."""
+
+    table_hash: int
+    debts: Debts
+    store: Store
+    collect: Callable[[Gpu, int, WorkerProcess], None]
+
+    def make(self, place: Place, wanted: Wanted, memory: int, limits: Limits) -> VGpu:
+        """Takes over the descriptor `memory`. Raises OSError, ValueError or RuntimeError, and leaves nothing behind then."""
+        gpu, index = place.gpu, place.index
+        region = Region(wanted.name, memory, os.fstat(memory).st_size)
+        with contextlib.ExitStack() as undo:
+            undo.callback(region.close)
+            window = Window(wanted.name, region, self.store, gpu.number, index)
+            debtor = f"domain {wanted.name}" if wanted.kind == "domain" else f"user {wanted.uid}"
+            caretaker = self._caretaker(place, wanted, region, window, debtor, limits)
+            vgpu = VGpu(
+                *(gpu, index, wanted.name, wanted.kind, wanted.entitlement, region, wanted.uid, caretaker, window),
+                debtor=debtor,
+                shm_name=wanted.shm_name,
+                has_bells=wanted.bells is not None,
+            )
+            undo.pop_all()
+        return vgpu
+
+    def _caretaker(
+        self, place: Place, wanted: Wanted, region: Region, window: Window, debtor: str, limits: Limits
+    ) -> Caretaker:
+        gpu, index, wake, bells = place.gpu, place.index, wanted.wake, wanted.bells
+
+        def lay_out() -> None:
+            account = gpu.page.vgpu(index)
+            facts = with_quota(gpu.device.facts, account.quota_bytes if account is not None else 0)
+            region.format(table_hash=self.table_hash, facts=facts, wake=wake)
+            if (
+                wake is not Wake.FUTEX
+            ):  # laying out gave the heap's memory back; a virtual machine's is to be there when it is needed
+                os.posix_fallocate(region.fileno(), 0, region.region_bytes)
+
+        if bells is not None:
+            region.listen(bells.daemon_fd)
+
+        return Caretaker(
+            region,
+            Owner(wanted.name, index, self.table_hash, name_of(wanted.kind, wanted.name, wanted.uid)),
+            gpu.workers,
+            on_worker_end=lambda worker: self.collect(gpu, index, worker),
+            format_region=lay_out,
+            is_paused=wanted.is_paused,
+            bells=bells,
+            window=window,
+            nr_clients=limits.clients,
+            is_banned=lambda: self.debts.is_banned(debtor),
+        )
