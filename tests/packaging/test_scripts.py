@@ -10,10 +10,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "packaging/debian"
-HELPERS = ("deb-systemd-helper", "deb-systemd-invoke", "systemctl", "systemd-sysusers", "rm")
+HELPERS = ("deb-systemd-helper", "deb-systemd-invoke", "systemctl", "systemd-sysusers", "fairgv-host", "rm")
 UNITS = "fairgv.socket fairgv.service"
 HAS_SYSTEMD = Path("/run/systemd/system").is_dir()
-WITH_SYSTEMD = ("systemctl", "deb-systemd-invoke")
+WITH_SYSTEMD = ("systemctl", "deb-systemd-invoke", "fairgv-host")
 
 
 def run(script: str, *arguments: str, folder: Path, failing: str = "") -> tuple[int, list[str]]:
@@ -71,7 +71,7 @@ def test_units_that_an_administrator_disabled_stay_so(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("failing", ["deb-systemd-invoke", "systemctl"])
+@pytest.mark.parametrize("failing", ["deb-systemd-invoke", "systemctl", "fairgv-host"])
 @pytest.mark.parametrize(
     "call", [("postinst", "configure", ""), ("prerm", "remove"), ("postrm", "remove"), ("postrm", "purge")]
 )
@@ -94,8 +94,9 @@ def test_an_upgrade_stops_nothing_before_the_new_files_are_there(tmp_path: Path)
     assert run("prerm", "upgrade", "0.2.0", folder=tmp_path) == (0, [])
 
 
-def test_a_removal_stops_the_daemon_and_its_socket(tmp_path: Path) -> None:
-    assert run("prerm", "remove", folder=tmp_path) == (0, expected(f"deb-systemd-invoke stop {UNITS}"))
+def test_a_removal_ends_programs_the_daemon_and_its_socket(tmp_path: Path) -> None:
+    calls = expected("fairgv-host stop", f"deb-systemd-invoke stop {UNITS}")
+    assert run("prerm", "remove", folder=tmp_path) == (0, calls)
 
 
 def test_a_removal_keeps_and_a_purge_forgets(tmp_path: Path) -> None:
