@@ -19,7 +19,7 @@ from pathlib import Path
 import cffi
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("region", "ring", "response", "heap", "client", "guest_bell", "host_bell")
+SOURCES = ("region", "ring", "response", "heap", "client", "guest_bell", "host_bell", "cut", "told")
 
 CDEF = """
 #define FGV_LAYOUT_VERSION ...
@@ -132,6 +132,17 @@ bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client
 void fgv_respond_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index);
 void fgv_chunk_complete_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index);
 
+bool fgv_cut_survive(void);
+int32_t fgv_cut_watch(void *base, uint64_t bytes);
+bool fgv_cut_happened(int32_t number);
+void fgv_cut_forget(int32_t number);
+
+#define FGV_TOLD_NOT_ACTIVE ...
+struct fgv_told_values { uint32_t weight, request_permille, limit_permille, entitled_permille, used_permille;
+    uint64_t quota_bytes, used_ns, wait_ns, nr_waits, memory_bytes; };
+void fgv_told_write(const struct fgv_region *region, uint32_t number, const struct fgv_told_values *values);
+bool fgv_told_read(const struct fgv_region *region, struct fgv_told_values *values);
+
 /* Of the block below: what Python cannot do with plain loads and stores. */
 void fgv_face_set_host_state(const struct fgv_region *region, uint32_t state);
 uint32_t fgv_face_host_state(const struct fgv_region *region);
@@ -154,9 +165,11 @@ void fgv_face_slot_store(void *state, uint32_t value);
 FACE = """
 #include "ivshmem/bell.h"
 #include "ivshmem/client.h"
+#include "ivshmem/cut.h"
 #include "ivshmem/heap.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
+#include "ivshmem/told.h"
 
 static void fgv_face_set_host_state(const struct fgv_region *region, uint32_t state)
 {

@@ -4,8 +4,8 @@ A `Region` is one POSIX shared memory object, mapped. It hands out snapshots (fr
 steps in a client's life; bytes of rings and arenas never pass through Python. A guest's mistake is data here (a state
 nobody defined), never an exception.
 
-Wrong when: whoever may open the object truncates it: this process then gets SIGBUS. Only `fairgv-run` hands the object
-itself to a program, and that program belongs to the same user.
+Whoever may open the object may truncate it, and this process would get SIGBUS. One that called `survive_cuts` finds the
+region empty instead, and `is_cut`.
 """
 
 import enum
@@ -36,6 +36,12 @@ BEAT_SECONDS: float = lib.FGV_BEAT_NS / 1e9
 BEAT_LOST_SECONDS: float = lib.FGV_BEAT_LOST_NS / 1e9
 
 _SHM_FOLDER = Path("/dev/shm")
+
+
+def survive_cuts() -> None:
+    """From now on a region whose memory was cut short does not end this process. OSError when the kernel does not let us."""
+    if not lib.fgv_cut_survive():
+        raise OSError("SIGBUS cannot be handled")
 
 
 class Wake(enum.IntEnum):
@@ -156,6 +162,7 @@ class Region:
             os.close(fd)
             raise
         self._buffer: Any = ffi.from_buffer("uint8_t[]", self._map, require_writable=True)
+        self._cut = int(lib.fgv_cut_watch(self._buffer, nbytes))
         self._struct: Any = ffi.new("struct fgv_region *")
         self._nr_announcements_seen = 0
         self._nr_announcements = 0
@@ -218,6 +225,7 @@ class Region:
         if self._buffer is None:
             return
         self.close_window()
+        lib.fgv_cut_forget(self._cut)
         ffi.release(self._buffer)
         self._buffer = None
         self._struct = None
@@ -287,6 +295,13 @@ class Region:
     def c_region(self) -> Any:
         """`struct fgv_region *` of this module's ffi. C code of another cffi module casts its address."""
         return self._checked()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether somebody cut its memory short. Once this process touched what is missing, all of it is this process's own, and no guest's."""
+        if self._buffer is None:
+            return False
+        return bool(lib.fgv_cut_happened(self._cut)) or os.fstat(self._fd).st_size < self.region_bytes
 
     @property
     def wake(self) -> Wake:

@@ -6,7 +6,7 @@
  * from it but the wake method and the length of the facts, both bounded.
  *
  * Wrong when: somebody who can open the shared memory object truncates it. Whoever touches a page beyond the end then
- * gets SIGBUS. A VM cannot, its memory is QEMU's mapping.
+ * gets SIGBUS, unless it watches for that (cut.h). A VM cannot, its memory is QEMU's mapping; QEMU's user can.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
