@@ -38,7 +38,8 @@ class KeptLimit:
             return False
         if self._twin is None:
             return False
-        self._twin.charge(more_ns, now_ns)
+        if more_ns:  # the word moves with a charge only; who sleeps has an old one
+            self._twin.charge(more_ns, now_ns)
         is_behind = claim.limited_until_ns + _BEHIND_MOST_NS < self._twin.limited_until_ns
         self._wrong_ns = max(0, self._wrong_ns + (passed_ns if is_behind else -passed_ns // _FORGIVEN_DIVISOR))
         return self._wrong_ns > _FOR_NS

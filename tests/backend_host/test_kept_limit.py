@@ -1,0 +1,40 @@
+"""Who keeps count of its limit is not blamed for sleeping; the clock is handed in."""
+
+from backend_host.device.audit import Claim
+from backend_host.device.kept_limit import KeptLimit
+from scheduler.allowance import Allowance
+
+MS = 1_000_000
+SLICE_NS, LOOK_NS, PERMILLE = 6 * MS, 40 * MS, 905
+
+
+def claim(used_ns: int, limited_until_ns: int) -> Claim:
+    return Claim(1, used_ns, 0, 0, 1, 0, 0.0, 0.0, 0, False, False, False, PERMILLE, limited_until_ns)
+
+
+def looks(kept: KeptLimit, used_ns: int, limited_until_ns: int, from_ns: int, nr: int) -> bool:
+    """Whether it is blamed at one of so many looks, while it says the same."""
+    times = range(from_ns, from_ns + nr * LOOK_NS, LOOK_NS)
+    return any([kept.is_put_back(claim(used_ns, limited_until_ns), SLICE_NS, now_ns) for now_ns in times])
+
+
+def test_one_that_never_worked_is_not_blamed() -> None:
+    assert not looks(KeptLimit(), 0, 0, 5000 * MS, 1000)
+
+
+def test_one_that_sleeps_is_not_blamed_and_works_on() -> None:
+    kept, word, now_ns, used_ns = KeptLimit(), Allowance(PERMILLE, SLICE_NS), 5000 * MS, 0
+    assert not looks(kept, 0, 0, now_ns, 2)
+    for _ in range(5):
+        now_ns += 60_000 * MS
+        used_ns += 3 * MS
+        word.charge(3 * MS, now_ns)
+        assert not looks(kept, used_ns, word.limited_until_ns, now_ns, 1000)
+
+
+def test_one_that_puts_it_back_is_blamed_also_after_a_sleep() -> None:
+    kept, word, now_ns = KeptLimit(), Allowance(PERMILLE, SLICE_NS), 5000 * MS
+    assert not looks(kept, 0, 0, now_ns, 1000)
+    now_ns += 60_000 * MS
+    word.charge(3 * MS, now_ns)
+    assert looks(kept, 3 * MS, 0, now_ns, 100)
