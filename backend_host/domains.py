@@ -23,7 +23,7 @@ from backend_host.service.journal import about
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.access import label_region
-from backend_host.vm.domain import Attachment, LibvirtDomains, Sight, look_at_all, remove_region_file
+from backend_host.vm.domain import Attachment, LibvirtDomains, Sight, look_at_all, remove_region_file, unsaid_of
 from backend_host.vm.domain_events import DomainEvent, DomainEvents
 from backend_host.vm.doorbell import Doorbells
 from backend_host.vm.errors import VmError
@@ -117,9 +117,11 @@ class Domains:
         else:
             self._look(None)
 
-    def attach(self, name: str, entitlement: Entitlement, region_bytes: int, has_doorbell: bool) -> Message:
-        """Gives the domain a vGPU; the answer's `text` is for the operator. Raises VmError or RefusedError."""
+    def attach(self, name: str, changes: Changes, region_bytes: int, has_doorbell: bool) -> Message:
+        """Gives the domain a vGPU, with these instead of what it would have unsaid; the answer's `text` is for the operator. Raises VmError,
+        RefusedError or EntitlementError."""
         with self._lock, contextlib.ExitStack() as undo:
+            entitlement = unsaid_of(self._uri, name, self._unsaid).changed(changes)
             served = _Served("", name, entitlement, "", region_bytes, _OFF, is_paused=False)
 
             def before_plug(path: Path) -> None:

@@ -149,6 +149,12 @@ def attach(
         return _attachment(connection, domain, explanation, entitlement)
 
 
+def unsaid_of(connection_uri: str, name: str, unsaid: Entitlement) -> Entitlement:
+    """What the domain is to have of which a command says nothing: its flavor's, else `unsaid`. Raises VmError."""
+    with connected(connection_uri) as connection:
+        return _lasting_definition(_find_domain(connection, name)).unsaid(unsaid)
+
+
 def change(connection_uri: str, name: str, changes: Changes, unsaid: Entitlement = PLAIN) -> Attachment:
     """Another entitlement in the domain's metadata, from which what `changes` and the metadata leave out follows `unsaid`. Raises VmError."""
     libvirt = load_libvirt()

@@ -2,8 +2,8 @@
 
 The device is what makes a domain ours: a `<shmem>` whose name begins with `fairgv-`. Ours is named after the domain's UUID; whoever writes a
 definition by hand may choose the rest of the name, as long as no other domain has it. Weight and quota stand in the domain's metadata under
-a namespace of ours, where libvirt keeps them without understanding them; what is not said there is as configured. So a daemon that starts anew
-finds everything in the definitions alone.
+a namespace of ours, where libvirt keeps them without understanding them; where that is absent, a flavor of Nova may say them; what is not said
+is as configured. So a daemon that starts anew finds everything in the definitions alone.
 
 On a PCI Express root (machine type q35) libvirt would put the device, which is conventional PCI, behind a bridge it
 adds: controllers that stay when the device goes, and a bridge whose window may be too small for the region. So the
@@ -17,10 +17,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
-from backend_host.entitlement import PLAIN, Entitlement, read_changes
+from backend_host.entitlement import PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
 from backend_host.sizes import parse_size
 from backend_host.vm.errors import VmError
+from backend_host.vm.nova import flavor_changes
 from backend_host.vm.region_file import REGION_PREFIX, region_name
 from ivshmem.bells import NR_GUEST_BELLS
 
@@ -178,11 +179,18 @@ class DomainXml:
         check_region_size(self.region_bytes() or 0)
 
     def settings(self, unsaid: Entitlement = PLAIN) -> Settings:
-        """What the metadata in this definition says; what it leaves out is as in `unsaid`. Raises VmError."""
+        """What the metadata in this definition says, else the flavor in it; what they leave out is as in `unsaid`. Raises VmError."""
         element = self._root.find(f"metadata/{{{NAMESPACE}}}vgpu")
         if element is None:
-            return Settings(unsaid)
+            return Settings(self.unsaid(unsaid))
         return Settings.from_xml(ElementTree.tostring(element, encoding="unicode"), unsaid)
+
+    def unsaid(self, unsaid: Entitlement) -> Entitlement:
+        """What a domain with this flavor has of which nobody says anything: `unsaid` where the flavor does not, either. Raises VmError."""
+        try:
+            return unsaid.changed(flavor_changes(self._root))
+        except EntitlementError as error:
+            raise VmError(f"the flavor of domain {self.name}: {error}") from error
 
     def our_device(self) -> str | None:
         """Our device as it stands, address and alias included, which names it without a doubt."""

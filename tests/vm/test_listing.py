@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from backend_host.cli import host_command
+from backend_host.vm.nova import NAMESPACE
 from backend_host.vm.private_libvirt import PrivateLibvirt
 from backend_host.vm.region_file import remove_region_file
 from tests.end_to_end.host import Host, start_host, stop_host
@@ -83,3 +84,18 @@ def test_a_name_that_nobody_has(scene: Scene) -> None:
     assert refused.returncode == 1
     assert refused.stderr.startswith("fairgv-host: there is no vGPU called listed-nobody; see: fairgv-host list")
     assert "listed-plain" in refused.stderr, "the domains that there are"
+
+
+def test_a_domain_of_nova_gets_what_its_flavor_says(scene: Scene) -> None:
+    """By a command that says nothing, and by one that says otherwise."""
+    specs = "<nova:extraSpec name='fairgv:weight'>3</nova:extraSpec><nova:extraSpec name='fairgv:memory'>64M</nova:extraSpec>"
+    flavor = f"<nova:flavor name='gpu'><nova:extraSpecs>{specs}</nova:extraSpecs></nova:flavor>"
+    flavor = flavor.replace("<nova:flavor", f"<nova:flavor xmlns:nova='{NAMESPACE}'")
+    of_nova = ("--uri", NAMESPACE, "--key", "nova", "--set", f"<instance>{flavor}</instance>")
+    scene.virsh("metadata", "listed-plain", "--config", *of_nova)
+    for options, weight in (((), 3), (("--weight", "5"), 5)):
+        answer = host_command(scene.state_dir, "attach", "listed-plain", "--region", "16M", *options)
+        assert answer.returncode == 0, answer.stderr
+        entry = scene.listed()["listed-plain"]
+        assert (entry["weight"], entry["quota_bytes"]) == (weight, 64 << 20)
+        assert host_command(scene.state_dir, "detach", "listed-plain").returncode == 0
