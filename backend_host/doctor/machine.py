@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from backend_host.vm.errors import VmError
 _KVM_CREATE_VM = 0xAE01
 _QEMU_LIMIT_S = 60
 _CPU_FLAGS = {"vmx", "svm"}
+RHEL_EMULATOR = Path("/usr/libexec/qemu-kvm")
+"""Of Red Hat Enterprise Linux and what is made from it. It has a fraction of QEMU's devices, and no ivshmem."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +72,25 @@ def kvm(reading: KvmReading) -> Verdict:
 
 @dataclass(frozen=True)
 class QemuReading:
-    """`trouble` says why QEMU could not be asked."""
+    """`trouble` says why QEMU could not be asked. `is_of_rhel`: it was RHEL_EMULATOR."""
 
     version: str = ""
     devices: frozenset[str] = frozenset()
     trouble: str = ""
+    is_of_rhel: bool = False
 
 
 def read_qemu() -> QemuReading:
-    """Asks the emulator on the path which devices it has."""
+    """Asks the emulator on the path which devices it has; where there is none, RHEL's, which is on no path."""
+    is_of_rhel = shutil.which(EMULATOR) is None and RHEL_EMULATOR.exists()
     try:
-        emulator = find_emulator()
+        emulator = RHEL_EMULATOR if is_of_rhel else find_emulator()
         version = _said(str(emulator), "--version")
         devices = re.findall(r'^name "([^"]+)"', _said(str(emulator), "-device", "help"), re.MULTILINE)
     except (VmError, OSError, subprocess.SubprocessError) as error:
         return QemuReading(trouble=str(error))
     found = re.search(r"version (\S+)", version)
-    return QemuReading(found[1] if found else "", frozenset(devices))
+    return QemuReading(found[1] if found else "", frozenset(devices), is_of_rhel=is_of_rhel)
 
 
 def _said(*command: str) -> str:
@@ -100,7 +105,12 @@ def qemu(reading: QemuReading) -> Verdict:
     name = f"QEMU {reading.version}"
     if "ivshmem-plain" not in reading.devices:
         text = f"{name} was built without ivshmem-plain, the device of a vGPU"
-        return failed("qemu", text, "a QEMU that has it, as Debian's and Ubuntu's do, as <emulator> of the domains")
+        if reading.is_of_rhel:
+            text += f": {RHEL_EMULATOR} of RHEL and its relatives has no ivshmem, and there is no option for it"
+        remedy = (
+            "a QEMU that has it, as Debian's, Ubuntu's and Fedora's do, as <emulator> of the domains (docs/hosts.md)"
+        )
+        return failed("qemu", text, remedy)
     if "ivshmem-doorbell" not in reading.devices:
         return warned(
             "qemu", f"{name} has no ivshmem-doorbell", "attach without --doorbell, or build QEMU with eventfd"

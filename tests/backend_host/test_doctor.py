@@ -48,6 +48,13 @@ MACHINES: list[Case] = [
     (machine.kvm, KvmReading(True, False, errno.ENODEV), "fail", "No such device", "dmesg"),
     (machine.qemu, QemuReading(trouble="it is not installed"), "fail", "it is not installed", "qemu-system-x86"),
     (machine.qemu, QemuReading("7.2", frozenset()), "fail", "without ivshmem-plain", "<emulator>"),
+    (
+        machine.qemu,
+        QemuReading("9.1", frozenset(), is_of_rhel=True),
+        "fail",
+        "RHEL and its relatives has no ivshmem",
+        "Debian",
+    ),
     (machine.qemu, QemuReading("7.2", frozenset({PLAIN})), "warn", "no ivshmem-doorbell", "--doorbell"),
     (machine.qemu, QemuReading("7.2", frozenset({PLAIN, BELL})), "pass", f"{PLAIN} and {BELL}", ""),
     (machine.qemu, QemuReading("7.2", frozenset({PLAIN, BELL, "fairgv-memory"})), "pass", "and fairgv-memory", ""),

@@ -38,6 +38,17 @@ def test_qemu_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is not installed" in machine.read_qemu().trouble
 
 
+def test_the_qemu_of_rhel_is_on_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator = tmp_path / "qemu-kvm"
+    emulator.write_text(
+        '#!/bin/sh\n[ $1 = --version ] && echo "QEMU emulator version 9.1" || echo \'name "virtio-net-pci"\'\n'
+    )
+    emulator.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(machine, "RHEL_EMULATOR", emulator)
+    assert machine.read_qemu() == machine.QemuReading("9.1", frozenset({"virtio-net-pci"}), is_of_rhel=True)
+
+
 def test_a_libvirt_that_is_not_there(tmp_path: Path) -> None:
     reading = domains.read_libvirt(f"qemu+unix:///session?socket={tmp_path}/none")
     assert str(tmp_path) in reading.trouble
