@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from backend_host.device.control import ControlPageFullError
 from backend_host.errors import FairGVError
 from backend_host.guest_log import GuestLog
+from backend_host.service.journal import about
 from backend_host.window import Window
 from backend_host.workers import Assignment, WorkerProcess, Workers, stop_all
 from ivshmem.bells import Bells
@@ -94,6 +95,7 @@ class Caretaker:
         self._is_banned = is_banned
         self._paused_now: bool | None = None
         self._must_renew = False
+        self._is_cut = False
         self._entries: dict[int, _Entry] = {}
         self._ended: queue.SimpleQueue[tuple[WorkerProcess, int]] = queue.SimpleQueue()
         self._late: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -172,10 +174,24 @@ class Caretaker:
     def look(self, now_ns: int) -> None:
         """One look at the region and at the workers that ended; what the thread does at each announcement."""
         self._take_news()
-        if self._must_renew:
+        if self._region.is_cut:
+            self._give_up()
+        elif self._must_renew:
             self._renew()
         else:
             self._look_at_clients(now_ns)
+
+    def _give_up(self) -> None:
+        """Workers would go on in what is left of the region, and end one by one."""
+        for worker in self.workers():
+            worker.stop()
+        if not self._is_cut:
+            self._is_cut = True
+            log.error(
+                "%s: its memory was cut short by who owns it; none of its programs is served until its machine starts anew",
+                self._owner.name,
+                extra=about(self._owner.name),
+            )
 
     def _renew(self) -> None:
         self._region.set_host_state(HostState.DOWN)

@@ -125,21 +125,36 @@ def make_parser() -> argparse.ArgumentParser:
 
     _add_web(start, commands)
 
-    attach = commands.add_parser("attach", help="give a libvirt domain a vGPU")
-    attach.add_argument("domain", metavar="DOMAIN")
+    attach = commands.add_parser(
+        "attach",
+        help="give a libvirt domain, or another virtual machine, a vGPU",
+        description="Gives a libvirt domain a vGPU; with --shm, a virtual machine that libvirt does not know (docs/hosts.md).",
+        epilog="Examples: fairgv-host attach web --weight 2; fairgv-host attach --shm /dev/shm/web web --weight 2",
+    )
+    attach.add_argument("domain", metavar="NAME", help="of the domain; with --shm, whatever the vGPU is to be called")
+    attach.add_argument(
+        "--shm",
+        type=Path,
+        metavar="PATH",
+        help="the file that QEMU's memory-backend-file made for the device ivshmem-plain; its size is the region's",
+    )
     add_options(attach)
     attach.add_argument(
-        "--region", type=size_argument, default=0, metavar="SIZE", help="shared memory, a power of two (default 256M)"
+        "--region",
+        type=size_argument,
+        default=0,
+        metavar="SIZE",
+        help="of a domain: shared memory, a power of two (default 256M)",
     )
     attach.add_argument(
         "--doorbell",
         action="store_true",
-        help="sleeping programs and workers wake each other, with the kernel module in the guest (docs/vm.md)",
+        help="of a domain: sleeping programs and workers wake each other, with the kernel module in the guest (docs/vm.md)",
     )
     attach.set_defaults(run=_attach)
 
     change = commands.add_parser("set", help="another entitlement for a vGPU, while it runs")
-    change.add_argument("domain", metavar="DOMAIN", help="or the name of a vGPU of fairgv-run")
+    change.add_argument("domain", metavar="DOMAIN", help="or the name of any other vGPU")
     add_options(change, is_new=False)
     change.set_defaults(run=_set)
 
@@ -149,11 +164,11 @@ def make_parser() -> argparse.ArgumentParser:
         description="Forgives debts and lifts the ban of a user or a domain whose kernels kept the GPU from others. `status` shows them.",
         epilog="Example: fairgv-host unban alice",
     )
-    unban.add_argument("name", metavar="NAME", help="a user, a domain, or a vGPU of either")
+    unban.add_argument("name", metavar="NAME", help="a user, a domain or another virtual machine, or a vGPU of either")
     unban.set_defaults(run=_unban)
 
     detach = commands.add_parser("detach", help="take the vGPU away again")
-    detach.add_argument("domain", metavar="DOMAIN")
+    detach.add_argument("domain", metavar="DOMAIN", help="or the name of a vGPU that was attached with --shm")
     detach.set_defaults(run=_detach)
     return parser
 
@@ -355,6 +370,8 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _attach(options: argparse.Namespace) -> int:
+    if options.shm is not None:
+        return _attach_file(options)
     with _connect(options) as connection:
         answer = connection.ask(
             "attach",
@@ -364,6 +381,17 @@ def _attach(options: argparse.Namespace) -> int:
             **given_options(options),
         )
     output.say(answer["text"])
+    return 0
+
+
+def _attach_file(options: argparse.Namespace) -> int:
+    if options.region or options.doorbell:
+        raise FairGVError(
+            "--region and --doorbell are of domains: with --shm the region is as large as its file, and QEMU's device ivshmem-plain has no bell"
+        )
+    with _connect(options) as connection:
+        path = str(options.shm.absolute())
+        output.say(connection.ask("attach", name=options.domain, shm=path, **given_options(options))["text"])
     return 0
 
 

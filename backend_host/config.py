@@ -105,6 +105,9 @@ class Config:
     """Whether to serve on a device whose kernels reach all memory of their worker (docs/security.md): only where all guests are one's own."""
     libvirt_uri: str = "qemu:///system"
     """Which libvirt has the domains; on this machine."""
+    shm_files: str = ""
+    """Files of shared memory whose virtual machines are served as they come, without libvirt: a path whose last part may have wildcards, as
+    /dev/shm/pve-shm-* of Proxmox; only files of the daemon's own user; empty: none (docs/hosts.md)."""
     adopt: str = "all"
     """Which domains are served: `all` whose definition has the device, or those `attached` by command only."""
     metrics: str = ""
@@ -189,6 +192,11 @@ def _is_region(nr_bytes: int) -> bool:
     return MIN_REGION_BYTES <= nr_bytes <= MAX_REGION_BYTES and not nr_bytes & (nr_bytes - 1)
 
 
+def _is_pattern(path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    return path.startswith("/") and name not in ("", "**") and not set("*?[") & set(folder)
+
+
 _MOST = (1 << 32) - 1
 _REGION = "a power of two from 16M to 64G"
 RULES: Mapping[str, Rule] = {
@@ -212,6 +220,9 @@ RULES: Mapping[str, Rule] = {
     "memory": _one_of(MEMORIES),
     "watchdog_s": _from_to(BY_DEVICE, _MOST, f"from 0, for never, to {_MOST}, or {BY_DEVICE} for the device's own"),
     "coscheduling": _one_of(COSCHEDULING),
+    "shm_files": Rule(
+        "a path from the root without wildcards in its folders", lambda path: not path or _is_pattern(path)
+    ),
     "adopt": _one_of(ADOPTIONS),
     "metrics_file": Rule(
         "a path that ends in .prom, as node_exporter's textfile collector reads no other files",

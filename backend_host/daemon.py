@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend_host import hand_overs, served
@@ -23,8 +24,10 @@ from backend_host.devices import Device, check_walls, choose
 from backend_host.domains import Domains
 from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
 from backend_host.errors import FairGVError, RefusedError
+from backend_host.guest_teller import GuestTeller
 from backend_host.ipc import Message, Server, Session
 from backend_host.listing import UNKNOWN, listing
+from backend_host.machines import Machines
 from backend_host.ready import Latch, ReadyPipe
 from backend_host.refusals import check_join, check_memory
 from backend_host.restart.old import OldPrograms
@@ -48,6 +51,7 @@ from backend_host.vm.errors import VmError
 from backend_host.walls import cgroups
 from backend_host.walls.check import walls_of_host
 from backend_host.worker._worker import lib
+from ivshmem.region import survive_cuts
 
 if TYPE_CHECKING:
     from backend_host.web.telling import Teller
@@ -85,6 +89,7 @@ class Daemon:
             signal.signal(number, self._asked_to_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
         _allow_descriptors()
+        survive_cuts()
         make_state_dir(self._config.state_dir)
         with contextlib.ExitStack() as stack:
             try:
@@ -195,14 +200,23 @@ class Daemon:
             config.pinned_bytes,
         )
         stack.callback(self._domains.stop)
-        kept = KeptVGpus(self._vgpus)
+        pattern = "" if config.is_private else config.shm_files
+        self._machines = Machines(
+            self._vgpus, lib.fgw_table_hash(), config.state_dir, self._events, pattern, config.vgpu
+        )
+        stack.callback(self._machines.stop)
+        kept = KeptVGpus(self._vgpus, self._machines)
         wanted = read_kept(config)
+        teller = GuestTeller(self._vgpus.tell_guests)
+        stack.callback(teller.stop)
+        teller.start()
         self._reloading = Reloading(config, kept, self._check, self._serve_by)
 
         def begin() -> None:
             succession.forget_foreign()
             self._domains.start()
             kept.swap(wanted)
+            self._machines.start()
             self._vgpus.release_unclaimed("session")
 
         self._old = OldPrograms(succession.foreign, begin)
@@ -219,6 +233,7 @@ class Daemon:
         """From now on. What is asked meanwhile goes by the one or by the other."""
         if config.vgpu != self._config.vgpu:
             self._domains.follow(config.vgpu)
+            self._machines.follow(config.vgpu)
         self._config = config
         self._vgpus.set_limits(config.limits)
 
@@ -284,6 +299,8 @@ class Daemon:
             banned=self._vgpus.banned(),
             troubles=self._domains.troubles(),
             with_all=bool(request.get("all", False)),
+            machines=self._machines.sights(),
+            cut=self._vgpus.cut_short(),
         )
         is_missed = (
             request.get("all", False) or self._domains.has_unseen or any(each.state == UNKNOWN for each in entries)
@@ -383,11 +400,15 @@ class Daemon:
         }
 
     def _attach(self, session: Session, request: Message) -> Message:
+        if "shm" in request:
+            path = Path(str(request["shm"]))
+            return self._machines.attach(str(request["name"]), path, self._entitlement(request))
         region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
         check_region_bytes(region_bytes)
         has_doorbell = bool(request.get("has_doorbell", False))
         domain = str(request["domain"])
-        return self._domains.attach(domain, self._entitlement(request), region_bytes, has_doorbell)
+        self._entitlement(request)  # what is wrong with the options themselves comes first
+        return self._domains.attach(domain, _changes(request), region_bytes, has_doorbell)
 
     def _detach(self, session: Session, request: Message) -> Message:
         name = str(request["domain"])
@@ -396,6 +417,8 @@ class Daemon:
             if vgpu.is_kept:
                 raise RefusedError(f"{name} is kept by a file of {FOLDER}: take it away there, then fairgv-host reload")
             raise RefusedError(f"{name} is a vGPU of fairgv-run, and goes with its last program")
+        if self._machines.knows(name):
+            return self._machines.detach(name)
         with self._nobody_blamed(name):
             return self._domains.detach(name)
 
@@ -417,6 +440,8 @@ class Daemon:
         vgpu = self._vgpus.find(name)
         if vgpu is not None:
             check_memory(vgpu, changes)
+        if self._machines.knows(name):
+            return self._machines.change(name, changes)
         if vgpu is None or vgpu.kind != "session":
             with self._nobody_blamed(name):
                 return self._domains.change(name, changes)

@@ -4,8 +4,8 @@ Whose worker the watchdog ends kept others from the GPU. It is charged for that 
 is charged for what it took once more, twice as much the next time, and so on; and after BAN_AFTER times its programs are refused. So it takes
 from a neighbour no more than BAN_AFTER times the watchdog's time, ever.
 
-A debtor is whoever is behind a vGPU: of a domain's the domain, of a command's (fairgv-run) the user, as such a vGPU goes with its last
-command and the next one would start without debt. What has been used of the Gpus since is worked off.
+A debtor is whoever is behind a vGPU: of a domain's the domain, of another machine's that, of a command's (fairgv-run) the user, as such a vGPU
+goes with its last command and the next one would start without debt. What has been used of the Gpus since is worked off.
 
 Wrong when: the daemon is stopped and started. It knows of no debts. A restart keeps them.
 """
@@ -22,7 +22,8 @@ BAN_AFTER = 5
 
 @dataclass(frozen=True)
 class DebtStatistics:
-    """A debtor, "domain NAME" or "user UID": how often its work was ended, and what of its debt was left when that was looked up."""
+    """A debtor, "domain NAME", "machine NAME" or "user UID": how often its work was ended, and what of its debt was left when that was looked
+    up."""
 
     debtor: str
     nr_timed_out: int
@@ -110,10 +111,10 @@ class Debts:
             )
 
 
-def debtors_called(name: str) -> tuple[str, str]:
-    """Whom a person may mean by it: a domain, or a user of this host, by name or number."""
+def debtors_called(name: str) -> tuple[str, ...]:
+    """Whom a person may mean by it: a domain, another virtual machine, or a user of this host, by name or number."""
     try:
         uid: int | str = pwd.getpwnam(name).pw_uid
     except KeyError:
         uid = name
-    return f"domain {name}", f"user {uid}"
+    return f"domain {name}", f"machine {name}", f"user {uid}"

@@ -1,4 +1,5 @@
-"""What `fairgv-host list` shows: the vGPUs, and the domains that have the device and no vGPU, or a vGPU that their guest has not got yet.
+"""What `fairgv-host list` shows: the vGPUs, and the domains that have the device and no vGPU, or a vGPU that their guest has not got yet; and
+other virtual machines that are to have a vGPU.
 
 It is one list, as `virsh list` is: who looks for a domain finds it, and why its programs find no GPU.
 """
@@ -8,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend_host.entitlement import Entitlement
+from backend_host.machines import MachineSight
 from backend_host.statistics import GpuStatistics, VGpuStatistics
 from backend_host.vm.domain import Sight
 
 UNKNOWN = "unknown"
 """The state of a domain while libvirt does not answer."""
 _BANNED = "it is banned, as its kernels did not end; forgive it with: fairgv-host unban {name}"
+_CUT = "the file of its memory was cut short by who owns it; shut the machine down and start it again"
 _LATER = "its guest runs without the device; it is served from its next start on"
 _NO_DEVICE = "it has no vGPU; give it one with: fairgv-host attach {name}"
 _NOT_ATTACHED = (
@@ -24,13 +27,13 @@ _NOT_ATTACHED = (
 
 @dataclass(frozen=True)
 class Listed:
-    """A vGPU, or a domain. What is not known, as it has no entitlement or no place on a Gpu, is None."""
+    """A vGPU, a domain, or another virtual machine. What is not known, as it has no entitlement or no place on a Gpu, is None."""
 
     name: str
     kind: str
-    """`domain` or `session`."""
+    """`domain`, `machine` or `session`."""
     state: str
-    """A domain's as virsh says it. A session is running, or idle while it has no program."""
+    """A domain's as virsh says it. A machine is running, shut off, or has no file. A session is running, or idle while it has no program."""
     is_served: bool
     why_not: str
     """A sentence with the remedy, where it is not served."""
@@ -52,11 +55,26 @@ def listing(
     banned: frozenset[str],
     troubles: Mapping[str, str],
     with_all: bool,
+    machines: Sequence[MachineSight] = (),
+    cut: frozenset[str] = frozenset(),
 ) -> tuple[Listed, ...]:
-    """By name. `banned`: names of vGPUs. `troubles`: why a domain is not served, by UUID. `with_all`: domains without the device, too."""
+    """By name. `banned`, `cut`: names of vGPUs. `troubles`: why a domain is not served, by UUID. `with_all`: domains without device, too."""
     gpu_names = {gpu.number: gpu.name for gpu in gpus}
+    states = {machine.name: machine.state for machine in machines}
     by_name = {sight.name: sight for sight in sights}
-    found = [_of_vgpu(vgpu, gpu_names[vgpu.gpu_number], by_name.get(vgpu.name), banned) for vgpu in vgpus]
+    refused = {name: _BANNED.format(name=name) for name in banned} | dict.fromkeys(cut, _CUT)
+    found = [
+        _of_vgpu(
+            vgpu,
+            gpu_names[vgpu.gpu_number],
+            by_name.get(vgpu.name),
+            states.get(vgpu.name, UNKNOWN),
+            refused.get(vgpu.name, ""),
+        )
+        for vgpu in vgpus
+    ]
+    names = {vgpu.name for vgpu in vgpus}
+    found += [_of_machine(machine) for machine in machines if machine.name not in names]
     served = {vgpu.name for vgpu in vgpus if vgpu.kind == "domain"}
     for sight in sights:
         has_device = sight.attachment is not None or sight.holds_device or sight.trouble != ""
@@ -65,15 +83,16 @@ def listing(
     return tuple(sorted(found, key=lambda each: each.name))
 
 
-def _of_vgpu(vgpu: VGpuStatistics, gpu_name: str, sight: Sight | None, banned: frozenset[str]) -> Listed:
+def _of_vgpu(vgpu: VGpuStatistics, gpu_name: str, sight: Sight | None, state_of_machine: str, refused: str) -> Listed:
     why_not = ""
     if vgpu.kind == "session":
         state = "running" if vgpu.clients else "idle"
+    elif vgpu.kind == "machine":
+        state = state_of_machine
     else:
         state = sight.state if sight is not None else UNKNOWN
         why_not = _LATER if sight is not None and sight.is_running and not sight.holds_device else ""
-    if vgpu.name in banned:
-        why_not = _BANNED.format(name=vgpu.name)
+    why_not = refused or why_not
     return Listed(
         vgpu.name,
         vgpu.kind,
@@ -90,6 +109,13 @@ def _of_sight(sight: Sight, has_device: bool, trouble: str) -> Listed:
     why_not = sight.trouble or trouble or (_NOT_ATTACHED if has_device else _NO_DEVICE).format(name=sight.name)
     entitled = _entitled(sight.attachment.entitlement) if sight.attachment is not None else {}
     return Listed(sight.name, "domain", sight.state, is_served=False, why_not=why_not, **entitled)
+
+
+def _of_machine(machine: MachineSight) -> Listed:
+    why_not = machine.trouble or "it is taken up"
+    return Listed(
+        machine.name, "machine", machine.state, is_served=False, why_not=why_not, **_entitled(machine.entitlement)
+    )
 
 
 def _entitled(entitlement: Entitlement) -> dict[str, Any]:

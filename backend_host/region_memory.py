@@ -11,7 +11,7 @@ from backend_host.errors import RefusedError
 from ivshmem.bells import Bells
 from ivshmem.region import REGION_MIN_BYTES, HostState, Region, RegionStatus
 
-_TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
+TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
 _BEAT_WAIT_S = 1.0
 """A daemon that lives beats four times in it."""
 
@@ -48,19 +48,20 @@ def open_shared_memory(shm_name: str, table_hash: int, bells: Bells | None = Non
     except OSError as error:
         raise RefusedError(f"cannot open the region /dev/shm/{shm_name}: {error.strerror}") from error
     try:
-        _await_sole_use(shm_name, memory, table_hash)
+        await_sole_use(f"/dev/shm/{shm_name}", memory, table_hash)
     except BaseException:
         os.close(memory)
         raise
     return memory
 
 
-def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
+def await_sole_use(path: str, memory: int, table_hash: int, limit_s: float = TAKE_OVER_S) -> None:
     """Ends what workers of a daemon that died still serve in this region, and waits for them: they would write into it after it was laid out.
 
     The lock belongs to the open file, which a worker's mapping keeps open: it is free once the last worker of the last daemon has ended.
+    RefusedError when that is not so within the limit, or another daemon lives.
     """
-    deadline = time.monotonic() + _TAKE_OVER_S
+    deadline = time.monotonic() + limit_s
     is_told = is_checked = False
     while True:
         try:
@@ -69,37 +70,37 @@ def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise RefusedError(
-                    f"the region /dev/shm/{shm_name} is still served by a worker of an earlier daemon: end the programs in that "
+                    f"the region {path} is still served by a worker of an earlier daemon: end the programs in that "
                     "virtual machine, or shut it down, and start fairgv-host again"
                 ) from None
         if not is_checked:
-            _check_nobody_beats(shm_name, memory, table_hash)
+            _check_nobody_beats(path, memory, table_hash)
             is_checked = True
         if not is_told:
-            tell_of_the_end(shm_name, memory, table_hash)
+            tell_of_the_end(path, memory, table_hash)
             is_told = True
         time.sleep(_TAKE_OVER_LOOK_S)
 
 
-def _check_nobody_beats(shm_name: str, memory: int, table_hash: int) -> None:
+def _check_nobody_beats(path: str, memory: int, table_hash: int) -> None:
     """Raises RefusedError when another daemon, that lives, serves this region."""
-    with Region(shm_name, os.dup(memory), os.fstat(memory).st_size) as region:
+    with Region(path, os.dup(memory), os.fstat(memory).st_size) as region:
         if region.check(table_hash=table_hash) is not RegionStatus.OK:
             return
         before, deadline = region.host_beat(), time.monotonic() + _BEAT_WAIT_S
         while time.monotonic() < deadline:
             if region.host_beat() != before:
                 raise RefusedError(
-                    f"the region /dev/shm/{shm_name} is served by another fairgv-host of this machine: stop that one first"
+                    f"the region {path} is served by another fairgv-host of this machine: stop that one first"
                 )
             time.sleep(_TAKE_OVER_LOOK_S)
 
 
-def tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
+def tell_of_the_end(path: str, memory: int, table_hash: int) -> None:
     """Every client of the region is dead from now on: guests learn it, and workers end. Nothing where it is no region."""
     if (region_bytes := os.fstat(memory).st_size) < REGION_MIN_BYTES:
         return
-    with Region(shm_name, os.dup(memory), region_bytes) as region:
+    with Region(path, os.dup(memory), region_bytes) as region:
         if region.check(table_hash=table_hash) is RegionStatus.OK:
             region.set_host_state(HostState.DOWN)
             for client in region.clients():

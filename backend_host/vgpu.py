@@ -14,6 +14,7 @@ from backend_host.restart.records import VGpuRecord
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.window import Window, WindowPeer
 from ivshmem.region import PAGE_BYTES, Region, RegionStatistics
+from ivshmem.told import Told, write_told
 
 SERVED = (WorkerState.SERVING, WorkerState.ENDED)
 
@@ -41,6 +42,7 @@ class VGpu:
     debtor: str = ""
     """Who is behind it, for `Debts`."""
     totals: Totals = field(default_factory=Totals)
+    nr_told: int = 0
     shm_name: str = ""
     """Of a domain's region."""
     has_bells: bool = False
@@ -145,6 +147,27 @@ class VGpu:
             memory_bytes=account.memory_bytes,
             entitled_share=entitled_share,
         )
+
+    def tell_guest(self, account: VgpuReading, entitled_share: float | None) -> None:
+        """What it may know of this vGPU. `entitled_share`: beside those that are active."""
+        readings = [self.gpu.page.worker(worker.slot) for worker in self.caretaker.workers() if not worker.is_counted]
+        served = [reading for reading in readings if reading is not None and reading.state in SERVED]
+        _, ten_seconds, _ = self.gpu.keeper.recent_shares(self.index, account.used_ns)
+        entitlement = self.entitlement
+        self.nr_told += 1
+        told = Told(
+            weight=entitlement.weight,
+            quota_bytes=entitlement.quota_bytes,
+            request_permille=round(entitlement.request * 10),
+            limit_permille=round(entitlement.limit * 10),
+            entitled_permille=None if entitled_share is None else round(entitled_share * 1000),
+            used_permille=round(ten_seconds * 1000),
+            used_ns=account.used_ns,
+            wait_ns=self.totals.wait_ns + sum(reading.wait_ns for reading in served),
+            nr_waits=sum(self.totals.nr_waits.values()) + sum(sum(each.nr_waits.values()) for each in served),
+            memory_bytes=account.memory_bytes,
+        )
+        write_told(self.region, self.nr_told, told)
 
     def _count_heap(self, age_ns: int) -> RegionStatistics:
         now_ns = time.monotonic_ns()

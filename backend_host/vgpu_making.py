@@ -58,7 +58,7 @@ class Making:
         with contextlib.ExitStack() as undo:
             undo.callback(region.close)
             window = Window(wanted.name, region, self.store, gpu.number, index)
-            debtor = f"domain {wanted.name}" if wanted.kind == "domain" else f"user {wanted.uid}"
+            debtor = f"user {wanted.uid}" if wanted.kind == "session" else f"{wanted.kind} {wanted.name}"
             caretaker = self._caretaker(place, wanted, region, window, debtor, limits)
             vgpu = VGpu(
                 *(gpu, index, wanted.name, wanted.kind, wanted.entitlement, region, wanted.uid, caretaker, window),

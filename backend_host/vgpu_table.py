@@ -38,11 +38,13 @@ class VGpuTable:
             return self._vgpus.get(name)
 
     def region_identity(self, name: str) -> tuple[int, int] | None:
-        """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU."""
+        """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU, or the file was cut short."""
         with self._lock:
             vgpu = self._vgpus.get(name)
-            status = os.fstat(vgpu.region.fileno()) if vgpu is not None else None
-            return (status.st_dev, status.st_ino) if status is not None else None
+            if vgpu is None or vgpu.region.is_cut:
+                return None
+            status = os.fstat(vgpu.region.fileno())
+            return status.st_dev, status.st_ino
 
     def machine_started(self, name: str, threads: QemuThreads | str) -> None:
         """Its virtual machine runs now; the threads behind its vCPUs, or why they are to be left alone."""
@@ -133,6 +135,14 @@ class VGpuTable:
             )
             return Glance(tuple(vgpus), {gpu.number: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus})
 
+    def tell_guests(self) -> None:
+        """Each of its own vGPU."""
+        with self._lock:
+            accounts, entitled = self._looked_at()
+            for vgpu in self._vgpus.values():
+                if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None:
+                    vgpu.tell_guest(account, entitled[vgpu.gpu].get(vgpu.index))
+
     def _looked_at(self) -> tuple[dict[Gpu, dict[int, VgpuReading]], dict[Gpu, dict[int, float]]]:
         """The accounts of each Gpu's vGPUs, and the parts that those are entitled to, by their numbers there; with the lock held."""
         accounts = {gpu: {account.vgpu: account for account in gpu.page.vgpus()} for gpu in self._gpus}
@@ -155,6 +165,11 @@ class VGpuTable:
         """Names of vGPUs whose programs are refused, as earlier ones did not end."""
         with self._lock:
             return frozenset(name for name, vgpu in self._vgpus.items() if self.debts.is_banned(vgpu.debtor))
+
+    def cut_short(self) -> frozenset[str]:
+        """Names of vGPUs whose regions were cut short by who owns the file, so that they are served no more."""
+        with self._lock:
+            return frozenset(name for name, vgpu in self._vgpus.items() if vgpu.region.is_cut)
 
     def _keep(self, vgpu: VGpu, drop: Sequence[str] = ()) -> None:
         """As it is now, for the next daemon."""

@@ -1,7 +1,8 @@
 """vGPUs and the registry of them: who is entitled to what, and which region belongs to whom.
 
-Two kinds. A `session` vGPU belongs to the commands that opened it (`fairgv-run`) and goes with the last of them. A `domain` vGPU belongs to a
-libvirt domain and stays until it is detached.
+Three kinds. A `session` vGPU belongs to the commands that opened it (`fairgv-run`) and goes with the last of them. A `domain` vGPU belongs to a
+libvirt domain and stays until it is detached. A `machine` vGPU belongs to a virtual machine that libvirt does not know, and goes with the file
+of its memory.
 """
 
 import contextlib
@@ -125,6 +126,40 @@ class VGpuRegistry(VGpuTable):
                 os.close(memory)
                 raise
             return self._create(wanted, memory)
+
+    def add_machine(self, name: str, entitlement: Entitlement, memory: int, is_paused: Callable[[], bool]) -> VGpu:
+        """The vGPU of a virtual machine whose region is the file `memory`, which is taken over. `is_paused`: as in `add_domain`."""
+        with self._lock:
+            try:
+                self._check_is_new(name)
+                self._check_is_alone(os.fstat(memory))
+            except RefusedError:
+                os.close(memory)
+                raise
+            return self._create(Wanted(name, "machine", entitlement, os.geteuid(), Wake.POLL, is_paused), memory)
+
+    def claim_machine(
+        self, name: str, entitlement: Entitlement, identity: tuple[int, int], is_paused: Callable[[], bool]
+    ) -> bool:
+        """Whether an earlier daemon had a vGPU for the machine with this file, which goes on then; else `add_machine` makes one."""
+        with self._lock:
+            of_machines = (vgpu for vgpu in self._vgpus.values() if vgpu.is_unclaimed and vgpu.kind == "machine")
+            vgpu = next((vgpu for vgpu in of_machines if _identity(vgpu) == identity), None)
+            if vgpu is None:
+                return False
+            is_same = vgpu.entitlement.gpu == entitlement.gpu and not vgpu.region.is_cut
+            vgpu.is_unclaimed = not is_same
+        if not is_same:
+            self.remove_if_there(vgpu.name)
+            return False
+        self._go_on(vgpu, Wanted(name, "machine", entitlement, os.geteuid(), Wake.POLL, is_paused))
+        return True
+
+    def _check_is_alone(self, status: os.stat_result) -> None:
+        """With the lock held: two vGPUs in one file would read each other's memory."""
+        for vgpu in self._vgpus.values():
+            if os.path.samestat(os.fstat(vgpu.region.fileno()), status):
+                raise RefusedError(f"that file is the region of the vGPU {vgpu.name} already")
 
     def _check_is_new(self, name: str) -> None:
         self.check_open()
@@ -276,6 +311,8 @@ class VGpuRegistry(VGpuTable):
                     gpu.keeper.charge(index, debt_ns)
                 undo.callback(gpu.keeper.leave, index)
                 vgpu.caretaker.start()
+                if (account := gpu.page.vgpu(index)) is not None:
+                    vgpu.tell_guest(account, None)  # before its first program can ask
             except (OSError, ValueError, RuntimeError) as error:
                 raise RefusedError(f"no region for {wanted.name}: {error}") from error
             self._vgpus[wanted.name] = vgpu
@@ -292,13 +329,13 @@ class VGpuRegistry(VGpuTable):
         """The vGPU that an earlier daemon had at its place on this Gpu, not opened yet; takes over the descriptor `memory`. RefusedError says
         why it cannot be.
 
-        A domain stands still for all that is known, until it has asked for its vGPU (`add_domain`).
+        A virtual machine stands still for all that is known, until its vGPU was asked for (`add_domain`, `claim_machine`).
         """
-        is_domain = record.kind == "domain"
-        wake = Wake.FUTEX if not is_domain else Wake.POLL if bells is None else Wake.BELL
+        is_machines = record.kind != "session"
+        wake = Wake.FUTEX if not is_machines else Wake.POLL if bells is None else Wake.BELL
         entitlement = record.entitled()
         wanted = Wanted(
-            record.name, record.kind, entitlement, record.uid, wake, lambda: is_domain, bells, record.shm_name
+            record.name, record.kind, entitlement, record.uid, wake, lambda: is_machines, bells, record.shm_name
         )
         with self._lock:
             try:
@@ -311,12 +348,12 @@ class VGpuRegistry(VGpuTable):
                 vgpu.region.close()
                 raise RefusedError(why)
             vgpu.recall(record)
-            vgpu.is_unclaimed = is_domain or record.is_kept
+            vgpu.is_unclaimed = is_machines or record.is_kept
             vgpu.nr_users = int(record.is_kept)
             self._vgpus[record.name] = vgpu
             gpu.page.names[record.index] = record.name
             gpu.page.set_limits(record.index, **self._limits.of_workers())
-            if not is_domain:
+            if not is_machines:
                 gpu.coscheduler.add_user(record.index, record.name, record.uid)
         return vgpu
 
@@ -351,7 +388,7 @@ class VGpuRegistry(VGpuTable):
         for vgpu in unclaimed:
             vgpu.is_unclaimed = False
             log.info("vGPU %s: nobody asks for it any more", vgpu.name, extra=about(vgpu.name))
-            if kind == "domain":
+            if kind != "session":
                 self.remove_if_there(vgpu.name)
             else:
                 self.set_kept(vgpu, is_kept=False)
@@ -388,12 +425,16 @@ class VGpuRegistry(VGpuTable):
             log.warning("domain %s: another region than before", wanted.name, extra=about(wanted.name, wanted.name))
             self.remove_if_there(vgpu.name)
             return None
+        self._go_on(vgpu, wanted)
+        return vgpu
+
+    def _go_on(self, vgpu: VGpu, wanted: Wanted) -> None:
+        """As what its machine is to have now."""
         if vgpu.name != wanted.name:
             self.rename(vgpu.name, wanted.name)
         vgpu.caretaker.is_paused = wanted.is_paused
         if vgpu.entitlement != wanted.entitlement:
             self.change(wanted.name, dataclasses.asdict(wanted.entitlement))
-        return vgpu
 
     def _collect(self, gpu: Gpu, index: int, worker: WorkerProcess) -> None:
         """Keeps what an ended worker counted. From the reaper's thread, before its slot is freed."""
@@ -407,6 +448,12 @@ class VGpuRegistry(VGpuTable):
 
     def _keep_debts(self) -> None:
         self._store.put("debts", self.debts.record().written())
+
+
+def _identity(vgpu: VGpu) -> tuple[int, int]:
+    """Of the file that is its region."""
+    status = os.fstat(vgpu.region.fileno())
+    return status.st_dev, status.st_ino
 
 
 def _is_region(vgpu: VGpu, wanted: Wanted) -> bool:

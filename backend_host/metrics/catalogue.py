@@ -15,9 +15,7 @@ from backend_host.statistics import DaemonStatistics, GpuStatistics, VGpuStatist
 from cuda_api import table as calls
 
 INFO = "fairgv_vgpu_info"
-INFO_HELP = (
-    "1. What a vGPU is: kind is session (of commands) or domain, whose name and UUID follow; gpu is the Gpu's number."
-)
+INFO_HELP = "1. What a vGPU is: kind is session (of commands), machine, or domain, whose name and UUID follow; gpu is the Gpu's number."
 DEVICE_INFO = "fairgv_device_info"
 DEVICE_INFO_HELP = "1. What a Gpu is."
 BUILD_INFO = "fairgv_build_info"

@@ -49,7 +49,7 @@ class VGpuRecord(Record):
 
     def check(self) -> None:
         """See there."""
-        if self.index >= MAX_VGPUS or self.kind not in ("session", "domain"):
+        if self.index >= MAX_VGPUS or self.kind not in ("session", "domain", "machine"):
             raise RecordError(f"VGpuRecord: number {self.index}, kind {self.kind!r}")
         self.entitled()
         self.counted()

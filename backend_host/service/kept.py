@@ -1,6 +1,7 @@
 """vGPUs that the daemon keeps, programs or not, and that are no domains: each stands in a file of the folder vgpus.d beside the configuration.
 
-Programs of its user come to it with `fairgv-run --vgpu NAME`. The daemon is one of its users, so it does not go with the last program.
+Programs of its user come to it with `fairgv-run --vgpu NAME`. The daemon is one of its users, so it does not go with the last program. Or a
+virtual machine that libvirt does not know has it: then the file names that one's shared memory (`shm`), and machines.py follows it.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from typing import Any
 from backend_host.config import Config, check_region_bytes, region_bytes_of_commands
 from backend_host.entitlement import KEYS, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError, RefusedError
+from backend_host.machines import Machines, Wanted
 from backend_host.refusals import check_memory
 from backend_host.service.roles import user_called
 from backend_host.sizes import parse_size
@@ -22,20 +24,25 @@ from backend_host.vgpu import VGpu
 from backend_host.vgpus import NAME, VGpuRegistry
 
 FOLDER = "vgpus.d"
-_OWN_KEYS = {"name", "user", "region_bytes"}
+_OWN_KEYS = {"name", "user", "region_bytes", "shm"}
+_NOT_BESIDE_SHM = ("user", "region_bytes")
+"""Programs of a machine are its own affair, and its region is as large as its file."""
 
 
 @dataclass(frozen=True)
 class KeptVGpu:
-    """One, as its file says; `uid`: whose programs may use it."""
+    """One, as its file says; `uid`: whose programs may use it. `shm`: of a virtual machine, whose file that is; else empty."""
 
     name: str
     uid: int
     entitlement: Entitlement
     region_bytes: int
+    shm: str = ""
 
     def written(self) -> dict[str, Any]:
         """For who reads what changed."""
+        if self.shm:
+            return {"shm": self.shm, **self.entitlement.written()}
         return {"user": user_called(self.uid), **self.entitlement.written(), "region_bytes": self.region_bytes}
 
 
@@ -68,7 +75,18 @@ def _read(path: Path, config: Config) -> KeptVGpu:
         entitlement = config.vgpu.changed(read_changes(table))
     except EntitlementError as error:
         raise ConfigError(str(error)) from error
-    return KeptVGpu(name, _uid(table.get("user", "root")), entitlement, region_bytes)
+    return KeptVGpu(name, _uid(table.get("user", "root")), entitlement, region_bytes, _shm(table))
+
+
+def _shm(table: Mapping[str, object]) -> str:
+    path = table.get("shm", "")
+    if not isinstance(path, str) or (path and not path.startswith("/")):
+        raise ConfigError(f"shm must be the path of a file of shared memory, not {path!r}")
+    if path and (beside := [key for key in _NOT_BESIDE_SHM if key in table]):
+        raise ConfigError(
+            f"{beside[0]} is of programs of this host, and shm of a virtual machine: leave one of them out"
+        )
+    return path
 
 
 def _uid(user: object) -> int:
@@ -83,24 +101,34 @@ def _uid(user: object) -> int:
 class KeptVGpus:
     """Those of one daemon. One caller at a time."""
 
-    def __init__(self, vgpus: VGpuRegistry) -> None:
+    def __init__(self, vgpus: VGpuRegistry, machines: Machines) -> None:
         self._vgpus = vgpus
+        self._machines = machines
         self._files: dict[str, KeptVGpu] = {}
         self._held: dict[str, VGpu] = {}
 
     @property
     def now(self) -> Mapping[str, KeptVGpu]:
         """By name: as they were read last, and were changed since then."""
+        entitlements = {name: vgpu.entitlement for name, vgpu in self._held.items()} | self._machines.kept
         return {
-            name: dataclasses.replace(self._files[name], entitlement=vgpu.entitlement)
-            for name, vgpu in self._held.items()
+            name: dataclasses.replace(self._files[name], entitlement=entitlement)
+            for name, entitlement in entitlements.items()
         }
 
     def swap(self, wanted: Mapping[str, KeptVGpu]) -> None:
         """From now on these are kept. RefusedError says why not, and nothing has changed then.
 
-        What gives up a request comes before what wants one. One that is kept no more goes with its last program.
+        What gives up a request comes before what wants one. One that is kept no more goes with its last program. Those of machines come and go
+        later, as their files do; what then stands in the way is told by `fairgv-host list`.
         """
+        machines = {name: Wanted(name, Path(each.shm), each.entitlement) for name, each in wanted.items() if each.shm}
+        _check_paths(machines)
+        self._swap_sessions({name: each for name, each in wanted.items() if not each.shm})
+        self._files = dict(wanted)
+        self._machines.keep(machines)
+
+    def _swap_sessions(self, wanted: Mapping[str, KeptVGpu]) -> None:
         self._check_same(wanted)
         gone = self._held.keys() - wanted.keys()
         with contextlib.ExitStack() as undo:
@@ -115,7 +143,6 @@ class KeptVGpus:
         self._held.update(made)
         for name in gone:
             self._release(self._held.pop(name))
-        self._files = dict(wanted)
 
     def _check_same(self, wanted: Mapping[str, KeptVGpu]) -> None:
         for name in sorted(self._held.keys() & wanted.keys()):
@@ -147,6 +174,16 @@ class KeptVGpus:
     def _release(self, vgpu: VGpu) -> None:
         self._vgpus.set_kept(vgpu, is_kept=False)
         self._vgpus.close_session(vgpu)
+
+
+def _check_paths(machines: Mapping[str, Wanted]) -> None:
+    """RefusedError: two vGPUs in one file would read each other's memory."""
+    names: dict[Path, str] = {}
+    for name, wanted in machines.items():
+        if (other := names.setdefault(wanted.path, name)) != name:
+            raise RefusedError(
+                f"{wanted.path} is the memory of two vGPUs, {other} and {name}: leave one of their files"
+            )
 
 
 def _fixed(before: KeptVGpu, after: KeptVGpu) -> Sequence[str]:

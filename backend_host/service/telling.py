@@ -24,14 +24,18 @@ def told(
     by who may make none."""
     operation = str(request["op"])
     name = printable(str(request.get("domain") or request.get("name") or ""))[:_MAX_NAME]
-    about = {"vgpu": name or None, "domain": name or None if operation in ("attach", "detach") else None}
+    is_domains = operation in ("attach", "detach") and "shm" not in request
+    about = {"vgpu": name or None, "domain": name or None if is_domains else None}
     is_change = operation in CHANGES
     old: dict[str, Any] | None = None
     answer: Message = {}
     try:
         if is_change:
             roles.check_admin(session)
-            old = _entitled(find(name))
+            before = find(name)
+            old = _entitled(before)
+            if before is not None and before.kind == "machine":
+                about["domain"] = None
         yield answer
     except FairGVError as error:
         if operation in _REFUSED:

@@ -1,4 +1,5 @@
-"""Tenants: whose programs a worker serves. A domain is one, and so is each user of this host under `fairgv-run`.
+"""Tenants: whose programs a worker serves. A domain is one, so is each virtual machine that libvirt does not know, and so is each
+user of this host under `fairgv-run`.
 
 A tenant has a user id from the operator's range, and a folder for compiled code that this user owns; the folder's owner is where the id is
 written down, so it outlives the daemon, and daemons of one host agree. Where the daemon is an ordinary user all folders are that user's, and
@@ -41,10 +42,10 @@ class Tenant:
 
 
 def name_of(kind: str, name: str, uid: int) -> str:
-    """Of the tenant of a vGPU: a domain's own, and one for all sessions of a user. A name that makes no folder is one by its digest."""
-    if kind != "domain":
+    """Of the tenant of a vGPU: a virtual machine's own, one for all sessions of a user. A name that makes no folder is one by its digest."""
+    if kind == "session":
         return f"user-{uid}"
-    tenant = f"domain-{name}"
+    tenant = f"{kind}-{name}"
     return tenant if _NAME.fullmatch(tenant) else f"digest-{hashlib.sha256(name.encode()).hexdigest()}"
 
 

@@ -410,3 +410,16 @@ def test_an_exception_does_not_end_the_thread(scene: Scene, caplog: pytest.LogCa
         threading.Event().wait(0.01)
     scene.played.workers[0].stop = scene.played.workers[0].end  # type: ignore[method-assign]
     scene.caretaker.stop()
+
+
+def test_a_region_that_was_cut_short_is_given_up(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """Its file is still long enough for what the guest and its worker touch: they would go on, and nobody looks after them."""
+    worker = scene.serve(5)
+    os.ftruncate(scene.region.fileno(), 16 << 20)
+    for now_ns in range(3):
+        scene.caretaker.look(now_ns)
+    assert worker.is_stopped
+    assert caplog.text.count("cut short by who owns it") == 1
+    scene.write(6, ClientState.HELLO)
+    scene.caretaker.look(3)
+    assert len(scene.played.workers) == 1, "nobody else is served there"

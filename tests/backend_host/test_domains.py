@@ -19,6 +19,7 @@ from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.domain import Attachment, Sight
 from backend_host.vm.doorbell import Doorbells
 from backend_host.vm.region_file import RegionOwner, remove_region_file
+from ivshmem.region import survive_cuts
 
 NR_GPUS = 2
 REGION_BYTES = 16 << 20
@@ -107,3 +108,15 @@ def test_what_definitions_leave_out_follows_the_configuration(played: Played, mo
     played.domains._look(None)
     [found] = played.registry.statistics()
     assert found.weight == 4
+
+
+def test_a_region_that_was_cut_short_is_another_at_the_next_start(played: Played) -> None:
+    survive_cuts()  # as the daemon does
+    played.vgpu(PLAIN, run_id=5)
+    path = Path("/dev/shm") / played.shm_name
+    os.truncate(path, 0)
+    played.vgpu(PLAIN, run_id=5)
+    assert played.registry.cut_short() == {"vm"}
+    assert played.vgpu(PLAIN, run_id=6).region_bytes == REGION_BYTES
+    assert played.registry.cut_short() == frozenset()
+    assert path.stat().st_size == REGION_BYTES

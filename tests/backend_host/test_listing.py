@@ -74,6 +74,12 @@ def test_a_domain_whose_guest_has_not_got_the_device_yet() -> None:
     assert "from its next start on" in found.why_not
 
 
+def test_a_domain_whose_region_was_cut_short() -> None:
+    [found] = listing([VGPU], [GPU], [SIGHT], banned=frozenset(), troubles={}, with_all=False, cut=frozenset({"vm"}))
+    assert not found.is_served
+    assert "was cut short" in found.why_not
+
+
 def test_a_domain_while_libvirt_is_away() -> None:
     [found] = listed([VGPU], [])
     assert (found.state, found.is_served) == ("unknown", True)
