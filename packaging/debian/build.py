@@ -191,7 +191,7 @@ def put_commands(files: Path) -> None:
 
 
 def put_configuration(files: Path, work: Path) -> None:
-    """Units, groups, the configuration, and boards and alerts for who wants them."""
+    """Units, groups, the configuration, and boards, alerts and Proxmox's hook for who wants them."""
     units = ROOT / "packaging/systemd"
     for unit in ("fairgv.service", "fairgv.socket"):
         put(units / unit, files / "usr/lib/systemd/system" / unit)
@@ -200,6 +200,7 @@ def put_configuration(files: Path, work: Path) -> None:
     put(work / "manual/config.toml", files / "etc/fairgv/config.toml")
     for name in ("alerts.yaml", "hosts.json", "vgpu.json"):
         put(ROOT / "dashboards" / name, files / "usr/share/fairgv/dashboards" / name)
+    put(ROOT / "packaging/proxmox/fairgv-hookscript", files / "usr/share/fairgv/proxmox/fairgv-hookscript", 0o755)
     for name in COMMANDS:
         pages = f"man/man1/{name}.1"
         put_packed(work / "manual" / pages, files / f"usr/share/{pages}.gz")

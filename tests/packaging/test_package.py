@@ -34,6 +34,7 @@ FILES = {
     "usr/share/fairgv/dashboards/alerts.yaml",
     "usr/share/fairgv/dashboards/hosts.json",
     "usr/share/fairgv/dashboards/vgpu.json",
+    "usr/share/fairgv/proxmox/fairgv-hookscript",
     "usr/share/lintian/overrides/fairgv-host",
     "usr/share/man/man5/fairgv.toml.5.gz",
     *(f"usr/bin/{name}" for name in COMMANDS),
