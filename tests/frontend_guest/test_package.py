@@ -69,8 +69,9 @@ def test_nobody_but_root_can_write_what_is_installed(tree: Path) -> None:
     assert not [path for path, mode in modes.items() if mode & (stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID)]
 
 
-def test_the_probe_runs_wherever_the_library_does(tree: Path) -> None:
-    with (tree / "usr/lib/fairgv/probe").open("rb") as file:
+@pytest.mark.parametrize("program", ["probe", "status"])
+def test_programs_run_wherever_the_library_does(tree: Path, program: str) -> None:
+    with (tree / "usr/lib/fairgv" / program).open("rb") as file:
         section = ELFFile(file).get_section_by_name(".gnu.version_r")
         assert isinstance(section, GNUVerNeedSection)
         names = [each.name for _, versions in section.iter_versions() for each in versions]
@@ -95,6 +96,18 @@ def test_check_where_nothing_is_there(tree: Path, shell: str) -> None:
     assert "missing:  the GPU cannot be used" in answer.stdout
     assert "no FairGV device on the PCI bus" in answer.stdout
     assert "see what is missing above" in answer.stdout.splitlines()[-1]
+
+
+def test_status_where_nothing_is_there(tree: Path) -> None:
+    answer = subprocess.run(
+        [tree / "usr/bin/fairgv-guest", "status"],
+        env={"PATH": "/usr/bin:/bin", "FAIRGV_GUEST_FOLDER": str(tree / "usr/lib/fairgv")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "no FairGV device on the PCI bus" in answer.stderr
 
 
 def test_what_it_does_not_know_it_explains(tree: Path) -> None:
