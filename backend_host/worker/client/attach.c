@@ -185,12 +185,14 @@ CUresult fgw_client_take(struct fgw_worker *worker, const struct fgw_assignment 
         refuse_client(worker, result);
         return result;
     }
+    worker->daemon.socket = assignment->daemon;
     memcpy(worker->slot->program, worker->layout.program, sizeof(worker->slot->program));
     return CUDA_SUCCESS;
 }
 
 CUresult fgw_client_open(struct fgw_worker *worker, const char *library, int ordinal, char *error, uint32_t error_bytes)
 {
+    worker->daemon.socket = -1;
     if (!fgw_printing_open(worker)) {
         snprintf(error, error_bytes, "no file for what kernels print: %s", strerror(errno));
         return CUDA_ERROR_OPERATING_SYSTEM;

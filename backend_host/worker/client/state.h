@@ -18,8 +18,9 @@
 #include "ivshmem/region.h"
 #include "page/grantee.h"
 
-#define FGW_MAX_CONTEXTS 64u
-#define FGW_MAX_HANDLES  (1u << 20)
+#define FGW_MAX_CONTEXTS     64u
+#define FGW_MAX_HANDLES      (1u << 20)
+#define FGW_MAX_SHARED_FILES 200u /* of one allocation that is shared: the kernel passes 253 at once */
 
 /* cffi: begin */
 /* It tells whether kernels of an image may print; without an inspector all may. */
@@ -148,6 +149,30 @@ struct fgw_printing {
     } printed[2]; /* for the program's standard output, and for its standard error */
 };
 
+/* Of what is shared: random, so that only who was told it knows it. */
+struct fgw_key {
+    uint64_t words[2];
+};
+
+static inline bool fgw_key_is(const struct fgw_key *one, const struct fgw_key *other)
+{
+    return one->words[0] == other->words[0] && one->words[1] == other->words[1];
+}
+
+/* What the daemon said last of its shelf: daemon.c. */
+struct fgw_found {
+    bool is_there;
+    struct fgw_key key;
+    uint64_t bytes;
+    uint32_t nr_files; /* 0: there is nothing with this key */
+    int files[FGW_MAX_SHARED_FILES];
+};
+
+struct fgw_daemon {
+    int socket;
+    struct fgw_found found;
+};
+
 struct fgw_worker {
     struct fgv_driver driver;
     CUdevice device;
@@ -166,6 +191,7 @@ struct fgw_worker {
     uint32_t nr_captures; /* that the guest began and neither ended nor lost with their streams */
     struct fgw_printing printing;
     struct fgw_costs costs;
+    struct fgw_daemon daemon;
     const char *ended; /* why the loop is over */
 
     struct fgw_track *track;

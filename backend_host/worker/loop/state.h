@@ -18,7 +18,6 @@ struct fgw_backlog {
 
 struct fgw_loop {
     struct fgv_consumer consumer;
-    int daemon; /* socket */
     struct fgw_waiter *first_waiter, *last_waiter;
     uint32_t nr_waiters;
     struct fgw_backlog backlog;

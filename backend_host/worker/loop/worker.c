@@ -23,6 +23,7 @@
 #include "calls/limits.h"
 #include "calls/memory.h"
 #include "calls/pool.h"
+#include "calls/sharing.h"
 #include "calls/span.h"
 #include "calls/state.h"
 #include "calls/virtual_memory.h"
@@ -100,7 +101,6 @@ static struct fgw_worker *build(void)
     house->track.listener = &track_listener;
     house->turn.above = &turn_above;
     house->loop.backlog.bytes = backlog;
-    house->loop.daemon = -1;
     return worker;
 }
 
@@ -136,7 +136,6 @@ int fgw_worker_attach(struct fgw_worker *worker, const struct fgw_assignment *as
         fgw_ways_init(worker);
         fgw_beside_init(worker);
     }
-    loop->daemon = assignment->daemon;
     fgv_consumer_init(&loop->consumer, worker->region.base + worker->layout.ring.offset, worker->layout.ring_bytes,
                       worker->layout.commit_key, worker->region.wake);
     loop->consumer.bell = worker->region.host_bell;
@@ -290,6 +289,7 @@ static void take_down(struct fgw_worker *worker)
             fgw_context_destroy(worker, worker->contexts[i]);
         }
     }
+    fgw_sharing_drop_context(worker, NULL);
     fgw_memory_drop_context(worker, NULL);
     fgw_handles_end(worker);
     fgw_pools_drop(worker);
