@@ -85,7 +85,7 @@ def worker() -> Iterator[WorkerProcess]:
     process.kill()
     thread.join()
     theirs.close()
-    worker.close()
+    worker.close(lambda _worker: None)
 
 
 def told(worker: WorkerProcess) -> tuple[int, int, int]:

@@ -1,0 +1,222 @@
+"""The shelf of a vGPU: who finds what, and workers that say what no worker says."""
+
+import os
+import socket
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from backend_host import shelf
+from backend_host.shelf import DROP, FIND, FOUND, PUT, Message, Shelves
+
+KEY, OTHER = (1, 2), (1, 3)
+
+
+class Worker:
+    """A worker's end of its socket, and the daemon's."""
+
+    def __init__(self, shelves: Shelves, vgpu: int = 0) -> None:
+        self.shelves, self.vgpu = shelves, vgpu
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def send(self, data: bytes, nr_files: int = 0) -> None:
+        files = [os.memfd_create("shared") for _ in range(nr_files)]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", files))] if files else []
+        self.theirs.sendmsg([data], rights)
+        for file in files:
+            os.close(file)
+
+    def say(self, word: int, key: tuple[int, int], nbytes: int = 0, nr_files: int = 0) -> None:
+        self.send(Message(word, key, nbytes).packed(), nr_files)
+
+    def is_heard(self) -> bool:
+        return self.shelves.read(self, self.vgpu, self.ours)
+
+    def found(self, key: tuple[int, int]) -> int:
+        """How many files the worker is told of, which are closed."""
+        self.say(FIND, key)
+        assert self.is_heard()
+        self.shelves.answer()
+        return self.told(key)
+
+    def told(self, key: tuple[int, int]) -> int:
+        data, files, _, _ = socket.recv_fds(self.theirs, 64, 250)
+        message = Message.unpacked(data)
+        assert (message.word, message.key) == (FOUND, key)
+        assert (message.nbytes != 0) == bool(files)
+        for file in files:
+            os.close(file)
+        return len(files)
+
+    def close(self) -> None:
+        self.ours.close()
+        self.theirs.close()
+
+
+def nr_open() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture
+def shelves() -> Iterator[Shelves]:
+    before = nr_open()
+    shelves = Shelves(clock=lambda: 0.0)
+    yield shelves
+    shelves.close()
+    assert shelves.nr_files == 0
+    assert nr_open() == before, "every descriptor was closed"
+
+
+@pytest.fixture
+def workers(shelves: Shelves) -> Iterator[Sequence[Worker]]:
+    """Two of one vGPU, and one of another."""
+    workers = [Worker(shelves), Worker(shelves), Worker(shelves, vgpu=1)]
+    yield workers
+    for worker in workers:
+        worker.close()
+
+
+def test_what_one_puts_the_others_of_its_vgpu_find(workers: Sequence[Worker]) -> None:
+    first, second, foreign = workers
+    first.say(PUT, KEY, 4096, nr_files=3)
+    assert first.is_heard()
+    assert second.found(KEY) == first.found(KEY) == 3
+    assert second.found(OTHER) == 0
+    assert foreign.found(KEY) == 0
+    first.say(DROP, KEY)
+    assert first.is_heard()
+    assert second.found(KEY) == 0
+
+
+def test_what_is_looked_for_is_answered_when_all_is_read(workers: Sequence[Worker], shelves: Shelves) -> None:
+    first, second, _ = workers
+    first.say(PUT, KEY, 4096, nr_files=1)
+    second.say(FIND, KEY)
+    assert second.is_heard(), "before the first is read"
+    assert first.is_heard()
+    shelves.answer()
+    assert second.told(KEY) == 1
+
+
+def test_what_a_worker_had_goes_with_it(workers: Sequence[Worker], shelves: Shelves) -> None:
+    first, second, _ = workers
+    first.say(PUT, KEY, 4096, nr_files=2)
+    second.say(PUT, OTHER, 4096, nr_files=1)
+    assert first.is_heard()
+    assert second.is_heard()
+    first.theirs.close()
+    assert not first.is_heard(), "it has ended"
+    shelves.leave(first)
+    assert shelves.nr_files == 1
+    assert second.found(KEY) == 0
+    assert second.found(OTHER) == 1
+
+
+def test_last_words_are_no_mistake(workers: Sequence[Worker]) -> None:
+    workers[0].send(b'{"ended": "the client closed", "a": 1}')
+    workers[0].send(b"{" + bytes(31))
+    assert workers[0].is_heard()
+
+
+@pytest.mark.parametrize(
+    ("data", "nr_files"),
+    [
+        (b"noise", 0),
+        (b"noise", 2),
+        (Message(PUT, KEY, 4096).packed() + b"more", 1),
+        (Message(PUT, KEY, 4096).packed()[:-1], 1),
+        (Message(PUT, KEY, 4096).packed(), 0),
+        (Message(PUT, KEY, 0).packed(), 1),
+        (Message(PUT, KEY, 4096).packed(), shelf.MOST_FILES + 1),
+        (Message(FIND, KEY, 0).packed(), 1),
+        (Message(DROP, KEY, 0).packed(), 1),
+        (Message(FOUND, KEY, 4096).packed(), 1),
+        (Message(0, KEY, 0).packed(), 0),
+        (bytes(shelf.MOST_BYTES + 1), 1),
+    ],
+)
+def test_who_says_nonsense_is_not_listened_to(workers: Sequence[Worker], data: bytes, nr_files: int) -> None:
+    workers[0].send(data, nr_files)
+    assert not workers[0].is_heard()
+    assert workers[1].found(KEY) == 0
+
+
+def test_one_key_twice_and_another_s_memory(workers: Sequence[Worker]) -> None:
+    first, second, foreign = workers
+    first.say(PUT, KEY, 4096, nr_files=1)
+    assert first.is_heard()
+    second.say(PUT, KEY, 4096, nr_files=1)
+    assert not second.is_heard()
+    second.say(DROP, KEY)
+    assert not second.is_heard()
+    foreign.say(DROP, KEY)
+    assert foreign.is_heard(), "there is nothing on its shelf"
+    assert first.found(KEY) == 1
+
+
+def test_a_shelf_is_full_at_some_time(workers: Sequence[Worker], shelves: Shelves) -> None:
+    first, second, foreign = workers
+    nr = shelf.MOST_SHARED_FILES // 128
+    for number in range(nr):
+        first.say(PUT, (number, 0), 4096, nr_files=128)
+        assert first.is_heard()
+    second.say(PUT, OTHER, 4096, nr_files=1)
+    assert second.is_heard(), "it may be honest"
+    assert second.found(OTHER) == 0
+    assert shelves.nr_files == shelf.MOST_SHARED_FILES
+    foreign.say(PUT, KEY, 4096, nr_files=1)
+    assert foreign.is_heard()
+    assert foreign.found(KEY) == 1, "another vGPU's shelf is its own"
+    first.say(DROP, (0, 0))
+    assert first.is_heard()
+    second.say(PUT, OTHER, 4096, nr_files=1)
+    assert second.is_heard()
+    assert second.found(OTHER) == 1
+
+
+def test_all_shelves_together_are_full_at_some_time(shelves: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf, "MOST_FILES_OF_ALL", 3)
+    workers = [Worker(shelves, vgpu) for vgpu in range(3)]
+    for worker in workers:
+        worker.say(PUT, KEY, 4096, nr_files=2)
+        assert worker.is_heard()
+    assert [worker.found(KEY) for worker in workers] == [2, 0, 0]
+    for worker in workers:
+        worker.close()
+
+
+def test_a_flood_ends(shelves: Shelves) -> None:
+    now = [0.0]
+    shelves = Shelves(clock=lambda: now[0])
+    worker = Worker(shelves)
+    nr_heard = 0
+    for _ in range(2):
+        for _ in range(shelf.MOST_IN_A_SECOND):
+            worker.say(DROP, KEY)
+            assert worker.is_heard()
+            nr_heard += 1
+        now[0] += 1.0
+    for _ in range(shelf.MOST_IN_A_SECOND):
+        worker.say(DROP, KEY)
+        assert worker.is_heard()
+    worker.say(DROP, KEY)
+    assert not worker.is_heard()
+    worker.close()
+
+
+def test_one_worker_s_messages_do_not_keep_the_others_waiting(workers: Sequence[Worker]) -> None:
+    for _ in range(shelf.MOST_AT_ONCE + 1):
+        workers[0].say(FIND, KEY)
+    assert workers[0].is_heard()
+    assert workers[0].ours.recv(64, socket.MSG_DONTWAIT), "one is left"
+
+
+def test_one_that_does_not_read_is_not_waited_for(workers: Sequence[Worker], shelves: Shelves) -> None:
+    workers[0].ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    for _ in range(1000):
+        workers[0].say(FIND, KEY)
+        assert workers[0].is_heard()
+        shelves.answer()
+    assert workers[1].found(KEY) == 0
