@@ -22,6 +22,7 @@
 #include "memory/array.h"
 #include "memory/memory.h"
 #include "memory/ranges.h"
+#include "memory/sharing.h"
 #include "memory/slabs.h"
 #include "memory/texture.h"
 #include "region/client.h"
@@ -48,6 +49,7 @@ static void context_forget(struct fgv_context *context)
     fgv_module_forget_context(context);
     fgv_memory_forget_context(context);
     fgv_slab_forget_context(context);
+    fgv_sharing_forget_context(context);
     fgv_array_forget_context(context);
     fgv_texture_forget_context(context);
     fgv_pool_cache_forget_context(fgv_context_handle(context));

@@ -21,6 +21,7 @@ enum fgv_memory_kind {
     FGV_MEMORY_REGISTERED,   /* the program's own, by cuMemHostRegister */
     FGV_MEMORY_POOLED,       /* of a memory pool */
     FGV_MEMORY_MAPPED,       /* physical memory at reserved addresses; outlives contexts */
+    FGV_MEMORY_IMPORTED,     /* another program's, which is open here */
     FGV_MEMORY_GRAPH,        /* that a node of a graph allocates: the address is the graph's, live or not */
 };
 
@@ -42,7 +43,8 @@ struct fgv_range {
 static inline bool fgv_memory_is_device(enum fgv_memory_kind kind)
 {
     return kind == FGV_MEMORY_DEVICE || kind == FGV_MEMORY_GLOBAL || kind == FGV_MEMORY_POOLED ||
-           kind == FGV_MEMORY_MAPPED || kind == FGV_MEMORY_GRAPH || kind == FGV_MEMORY_MANAGED;
+           kind == FGV_MEMORY_MAPPED || kind == FGV_MEMORY_IMPORTED || kind == FGV_MEMORY_GRAPH ||
+           kind == FGV_MEMORY_MANAGED;
 }
 static inline bool fgv_memory_is_shared(enum fgv_memory_kind kind)
 {

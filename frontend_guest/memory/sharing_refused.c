@@ -1,5 +1,5 @@
-/* Sharing memory and events with other processes: refused, as by a driver of a system without it. The device attributes
- * say so. */
+/* Sharing events, physical memory and pools with other processes: refused, as by a driver of a system without it. The
+ * device attributes say so. */
 #include <stdbool.h>
 
 #include "cuda_api/prototypes.h"
@@ -23,30 +23,6 @@ CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
     (void)handle;
     return refuse(!phEvent);
-}
-
-CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
-{
-    (void)dptr;
-    return refuse(!pHandle);
-}
-
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    (void)handle;
-    (void)Flags;
-    return refuse(!pdptr);
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-}
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
-{
-    (void)dptr;
-    return refuse(false);
 }
 
 CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,

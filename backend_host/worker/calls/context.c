@@ -13,6 +13,7 @@
 #include "calls/image_memory.h"
 #include "calls/memory.h"
 #include "calls/pool.h"
+#include "calls/sharing.h"
 #include "client/current.h"
 #include "client/handles.h"
 #include "client/service.h"
@@ -145,6 +146,7 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     } else {
         result = worker->driver.cuCtxDestroy_v2(context->native);
     }
+    fgw_sharing_drop_context(worker, context);
     fgw_memory_drop_context(worker, context);
     give(worker, context->is_primary);
     fgw_taken_limits_gone(worker, context);

@@ -15,6 +15,7 @@
 
 #include "base/count.h"
 #include "base/log.h"
+#include "calls/exports.h"
 #include "calls/graph_memory.h"
 #include "calls/pool.h"
 #include "calls/span.h"
@@ -94,6 +95,7 @@ static CUresult deallocate(CUdeviceptr address)
 void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struct fgw_stream *stream)
 {
     struct fgw_range gone = *range;
+    fgw_exports_forget(worker, gone.address);
     fgw_ranges_erase(&worker->calls->allocated, range);
     if (gone.pool) {
         fgw_pool_free(worker, &gone, stream);

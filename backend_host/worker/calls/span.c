@@ -15,8 +15,7 @@
 #include "client/state.h"
 #include "page/layout.h"
 
-#define EXTENT_MOST_BYTES (UINT64_C(1) << 30) /* beyond, a handle costs what its parts do */
-#define MAX_EXTENTS       FGW_MAX_DEVICE_RANGES
+#define MAX_EXTENTS FGW_MAX_DEVICE_RANGES
 
 static struct fgv_driver real; /* the driver's own calls, of the one device library of this process */
 
@@ -146,7 +145,7 @@ CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t byt
     CUresult result = CUDA_SUCCESS;
     while (result == CUDA_SUCCESS && filled_bytes < bytes) {
         const uint64_t left_bytes = bytes - filled_bytes;
-        const uint64_t extent_bytes = left_bytes < EXTENT_MOST_BYTES ? left_bytes : EXTENT_MOST_BYTES;
+        const uint64_t extent_bytes = left_bytes < FGW_EXTENT_MOST_BYTES ? left_bytes : FGW_EXTENT_MOST_BYTES;
         result = make_extent(worker, address + filled_bytes, extent_bytes);
         filled_bytes += result == CUDA_SUCCESS ? extent_bytes : 0;
     }

@@ -13,6 +13,8 @@
 
 /* Memory of the span comes in multiples of this. */
 #define FGW_SPAN_STEP_BYTES (UINT64_C(2) << 20)
+/* Of one extent; beyond, a handle costs what its parts do. */
+#define FGW_EXTENT_MOST_BYTES (UINT64_C(1) << 30)
 
 static inline uint64_t fgw_span_round(uint64_t bytes)
 {

@@ -20,6 +20,8 @@
 #define FGW_MAX_RANGES        65536u /* registered host memory */
 #define FGW_MAX_DEVICE_RANGES (1u << 20)
 #define FGW_MAX_RESERVATIONS  4096u
+#define FGW_MAX_EXPORTS       512u /* allocations on the shelf: each has a descriptor in the daemon, at least */
+#define FGW_MAX_IMPORTS       512u
 
 struct fgw_blob {
     uint64_t number;
@@ -99,6 +101,24 @@ struct fgw_span {
     struct fgw_ranges extents; /* memory at such addresses */
 };
 
+/* Of exports.c and sharing.c. */
+struct fgw_sharing {
+    struct fgw_export {
+        uint64_t address; /* of the allocation */
+        struct fgw_key key;
+        bool is_gone; /* and the daemon has not been told */
+    } exports[FGW_MAX_EXPORTS];
+    struct fgw_import {
+        uint64_t address, bytes;
+        struct fgw_key key;
+        const struct fgw_context *context; /* that it goes with */
+    } imports[FGW_MAX_IMPORTS];
+    uint32_t nr_exports, nr_imports;
+    bool is_asking;
+    struct fgw_key asked; /* what the daemon is looking for */
+    uint64_t asked_ns;    /* when it was last asked for anything */
+};
+
 struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
@@ -111,6 +131,7 @@ struct fgw_calls {
     struct fgw_ranges mapped;   /* physical memory at such addresses */
     uint64_t reserved_bytes;
     struct fgw_span span;
+    struct fgw_sharing sharing;
     struct fgw_memory_pools pools;
     struct fgw_graph_memory graph_memory;
     struct fgw_image_memory image_memory;

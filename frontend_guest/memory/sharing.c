@@ -1,0 +1,322 @@
+/*
+ * Memory of cuMemAlloc in other programs of this machine. A handle is a key, by which the host knows the allocation,
+ * and which part of that it is: of small memory the whole slab is shared. What was opened counts here how often, so the
+ * host opens an allocation once for each context.
+ *
+ * The host answers CUDA_ERROR_NOT_READY while it looks for something, and is asked again; the worker waits for nobody.
+ *
+ * Wrong when: a kernel of this program never ends. cuIpcGetMemHandle waits for it, where a GPU's driver would not.
+ */
+#include "memory/sharing.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/thread.h"
+#include "call/call.h"
+#include "context/capture_rules.h"
+#include "cuda_api/prototypes.h"
+#include "memory/ranges.h"
+#include "memory/span.h"
+
+#define HANDLE_MAGIC UINT64_C(0x6d656d6370697646)
+#define NAP_NS       500000
+#define NR_NAPS      20000u /* ten seconds: there is no daemon, or one that hangs */
+
+struct key {
+    uint64_t words[2];
+};
+
+struct handle {
+    uint64_t magic;
+    struct key key;
+    uint64_t offset, bytes; /* of the allocation that is known by the key */
+};
+
+_Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "a handle is what CUDA has room for");
+
+struct opened {
+    struct opened *next;
+    const struct fgv_context *context;
+    uint64_t context_handle;
+    struct key key;
+    uint64_t base, base_bytes; /* of the allocation, which others here may be parts of, too */
+    uint64_t offset;
+    uint32_t nr_opens;
+};
+
+static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER; /* the worker looks for one key at a time */
+static struct opened *first;
+
+/* Whether to ask once more, after a while. */
+static bool is_to_ask_again(CUresult result, uint32_t *nr_naps)
+{
+    if (result != CUDA_ERROR_NOT_READY || (*nr_naps)++ == NR_NAPS) {
+        return false;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL); /* a signal cuts one short */
+    return true;
+}
+
+static CUresult settled(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OPERATING_SYSTEM : result;
+}
+
+/* ---- this program's memory ---- */
+
+static CUresult ask_export(uint64_t address, struct fgv_reply_ipc_export *reply)
+{
+    struct fgv_call call;
+    struct fgv_request_ipc_export *request = fgv_call_begin(&call, FGV_CALL_ipc_export, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    request->address = address;
+    return fgv_call_wait(&call, reply, sizeof(*reply));
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    struct fgv_range range;
+    struct fgv_reply_ipc_export reply;
+    uint32_t nr_naps = 0;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!pHandle || !fgv_memory_find(dptr, &range) || range.kind != FGV_MEMORY_DEVICE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    do {
+        result = ask_export(range.address, &reply);
+    } while (is_to_ask_again(result, &nr_naps));
+    if (result == CUDA_SUCCESS) {
+        const struct handle handle = {.magic = HANDLE_MAGIC,
+                                      .key = {{reply.key[0], reply.key[1]}},
+                                      .offset = range.address - reply.base,
+                                      .bytes = range.bytes};
+        memset(pHandle, 0, sizeof(*pHandle));
+        memcpy(pHandle, &handle, sizeof(handle));
+    }
+    return settled(result);
+}
+
+/* ---- another program's ---- */
+
+/* Some part of the allocation that is open in the current context. With the books. */
+static struct opened *find(const struct key *key)
+{
+    struct opened *opened = first;
+    while (opened && (opened->context_handle != fgv_thread.current || memcmp(&opened->key, key, sizeof(*key)) != 0)) {
+        opened = opened->next;
+    }
+    return opened;
+}
+
+static struct opened *find_part(uint64_t context_handle, uint64_t address)
+{
+    struct opened *opened = first;
+    while (opened && (opened->context_handle != context_handle || opened->base + opened->offset != address)) {
+        opened = opened->next;
+    }
+    return opened;
+}
+
+static CUresult ask_open(const struct key *key, struct fgv_reply_ipc_open *reply)
+{
+    struct fgv_call call;
+    struct fgv_request_ipc_open *request = fgv_call_begin(&call, FGV_CALL_ipc_open, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    *request = (struct fgv_request_ipc_open){.key = {key->words[0], key->words[1]}};
+    return fgv_call_wait(&call, reply, sizeof(*reply));
+}
+
+static CUresult ask_close(uint64_t base, uint64_t context_handle)
+{
+    struct fgv_call call;
+    struct fgv_request_ipc_close *request =
+        fgv_call_begin_for(&call, FGV_CALL_ipc_close, sizeof(*request), 0, context_handle);
+    if (!request) {
+        return call.error;
+    }
+    request->address = base;
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+/* Where the allocation lies in the current context, as far as it is open there. With `asking`. */
+static CUresult base_of(const struct handle *handle, struct fgv_reply_ipc_open *reply, bool *is_new)
+{
+    uint32_t nr_naps = 0;
+    pthread_mutex_lock(&books);
+    const struct opened *known = find(&handle->key);
+    if (known) {
+        *reply = (struct fgv_reply_ipc_open){.address = known->base, .bytes = known->base_bytes};
+    }
+    pthread_mutex_unlock(&books);
+    *is_new = !known;
+    if (known) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result;
+    do {
+        result = ask_open(&handle->key, reply);
+    } while (is_to_ask_again(result, &nr_naps));
+    return settled(result);
+}
+
+/* Counts it, or enters it. With `asking`. */
+static CUresult enter(const struct handle *handle, const struct fgv_reply_ipc_open *reply)
+{
+    const uint64_t address = reply->address + handle->offset;
+    if (handle->bytes == 0 || handle->offset > reply->bytes || handle->bytes > reply->bytes - handle->offset) {
+        return CUDA_ERROR_INVALID_VALUE; /* forged */
+    }
+    pthread_mutex_lock(&books);
+    struct opened *opened = find_part(fgv_thread.current, address);
+    if (!opened) {
+        opened = calloc(1, sizeof(*opened));
+        if (!opened || !fgv_memory_enter(address, handle->bytes, FGV_MEMORY_IMPORTED, 0, 0)) {
+            free(opened);
+            pthread_mutex_unlock(&books);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        *opened = (struct opened){.next = first,
+                                  .context = fgv_thread.context,
+                                  .context_handle = fgv_thread.current,
+                                  .key = handle->key,
+                                  .base = reply->address,
+                                  .base_bytes = reply->bytes,
+                                  .offset = handle->offset};
+        first = opened;
+    }
+    opened->nr_opens++;
+    pthread_mutex_unlock(&books);
+    return CUDA_SUCCESS;
+}
+
+static CUresult open_handle(const struct handle *handle, uint64_t *address)
+{
+    struct fgv_reply_ipc_open reply;
+    bool is_new;
+    pthread_mutex_lock(&asking);
+    CUresult result = base_of(handle, &reply, &is_new);
+    if (result == CUDA_SUCCESS) {
+        result = enter(handle, &reply);
+        *address = reply.address + handle->offset;
+        if (result != CUDA_SUCCESS && is_new) {
+            ask_close(reply.address, fgv_thread.current);
+        }
+    }
+    pthread_mutex_unlock(&asking);
+    return result;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    struct handle given;
+    uint64_t address = 0;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    memcpy(&given, &handle, sizeof(given));
+    if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || given.magic != HANDLE_MAGIC) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    result = fgv_span_open();
+    if (result == CUDA_SUCCESS) {
+        result = open_handle(&given, &address);
+    }
+    if (result == CUDA_SUCCESS) {
+        *pdptr = address;
+    }
+    return result;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
+/* Takes one out of the list. Whether it was the last part of its allocation. With the books. */
+static bool take_out(struct opened *gone)
+{
+    struct opened **link = &first;
+    while (*link != gone) {
+        link = &(*link)->next;
+    }
+    *link = gone->next;
+    for (const struct opened *other = first; other; other = other->next) {
+        if (other->context_handle == gone->context_handle && other->base == gone->base) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static CUresult close_at(const struct fgv_range *range)
+{
+    struct fgv_range removed;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&books);
+    struct opened *opened = find_part(range->context_handle, range->address);
+    if (!opened) {
+        pthread_mutex_unlock(&books);
+        return CUDA_ERROR_INVALID_VALUE; /* another thread closes it, too */
+    }
+    const bool is_last = --opened->nr_opens == 0;
+    const bool is_unused = is_last && take_out(opened);
+    pthread_mutex_unlock(&books);
+    if (is_last) {
+        fgv_memory_remove(range->address, FGV_MEMORY_IMPORTED, &removed);
+        result = is_unused ? ask_close(opened->base, opened->context_handle) : CUDA_SUCCESS;
+        free(opened);
+    }
+    return result;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!fgv_memory_find(dptr, &range) || range.kind != FGV_MEMORY_IMPORTED || range.address != dptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    pthread_mutex_lock(&asking); /* who opens it meanwhile finds it open, or asks for it behind this */
+    result = close_at(&range);
+    pthread_mutex_unlock(&asking);
+    return result;
+}
+
+void fgv_sharing_forget_context(const struct fgv_context *context)
+{
+    pthread_mutex_lock(&books);
+    for (struct opened **link = &first; *link;) {
+        struct opened *opened = *link;
+        if (opened->context == context) {
+            *link = opened->next;
+            free(opened);
+        } else {
+            link = &opened->next;
+        }
+    }
+    pthread_mutex_unlock(&books);
+}

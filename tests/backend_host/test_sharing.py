@@ -1,0 +1,353 @@
+"""Memory that programs of one vGPU share: what a worker puts on the shelf and maps from it, and what guests that lie get."""
+
+import contextlib
+import os
+import selectors
+import socket
+import struct
+import threading
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from backend_host import shelf
+from backend_host.shelf import FOUND, Message, Shelves
+from ivshmem.region import ClientState, Region
+from tests.backend_host.worker_guest import PRIMARY, Guest, make_region, wait_for_state
+from tests.backend_host.worker_harness import SOFTGPU, Host, Worker
+
+SPAN, OTHER_SPAN = 0x3000_0000_0000, 0x3100_0000_0000
+STEP = 2 << 20
+BYTES = 256 * STEP
+EXTENT_MOST = 1 << 30
+INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONTEXT, OPERATING_SYSTEM, NOT_READY, NOT_SUPPORTED = 1, 2, 201, 304, 600, 801
+NR_TRIES = 20_000
+
+
+class Daemon:
+    """A thread that listens to workers, as the daemon's does."""
+
+    def __init__(self) -> None:
+        self.shelves = Shelves()
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+        self._wake, theirs = socket.socketpair()
+        self._selector.register(theirs, selectors.EVENT_READ)
+        self._theirs = theirs
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def listen(self, worker: Worker) -> None:
+        self._selector.register(worker.socket, selectors.EVENT_READ, worker)
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                worker: Worker | None = key.data
+                if worker is None:
+                    return
+                if not self.shelves.read(id(worker), worker.vgpu, worker.socket):
+                    self._selector.unregister(worker.socket)
+                    self.shelves.leave(id(worker))
+            self.shelves.answer()
+
+    def stop(self) -> None:
+        self._wake.send(b"!")
+        self._thread.join()
+        self._selector.close()
+        self._wake.close()
+        self._theirs.close()
+        self.shelves.close()
+
+
+class Machine:
+    """Guests of softgpu, each with a worker: two of one vGPU, and one of another with a region of its own."""
+
+    def __init__(self, host: Host, regions: tuple[Region, Region], quota_bytes: int = 0) -> None:
+        self.host, self.daemon = host, Daemon()
+        self.vgpus = [host.control.vgpu_take(quota_bytes), host.control.vgpu_take(0)]
+        self.workers: list[Worker] = []
+        self.first = self.start(regions[0], 0, 0, SPAN)
+        self.second = self.start(regions[0], 1, 0, OTHER_SPAN)
+        self.foreign = self.start(regions[1], 0, 1, OTHER_SPAN)
+
+    def start(self, region: Region, client: int, vgpu: int, span: int, nbytes: int = BYTES) -> Guest:
+        guest = Guest(region, client)
+        self.workers.append(self.host.start(region, client, self.vgpus[vgpu], memory="span"))
+        assert wait_for_state(region, client, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
+        self.daemon.listen(self.workers[-1])
+        guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
+        guest.ok("span_open", address=span, bytes=nbytes)
+        return guest
+
+    def memory_bytes(self, vgpu: int = 0) -> int:
+        reading = self.host.control.vgpu(self.vgpus[vgpu])
+        assert reading is not None
+        return reading.memory_bytes
+
+
+@contextlib.contextmanager
+def running(quota_bytes: int = 0) -> Iterator[Machine]:
+    host = Host(SOFTGPU)
+    try:
+        with make_region() as region, make_region() as another:
+            machine = Machine(host, (region, another), quota_bytes)
+            try:
+                yield machine
+            finally:
+                machine.daemon.stop()
+    finally:
+        host.close()
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with running() as machine:
+        yield machine
+
+
+def allocate(guest: Guest, nbytes: int) -> int:
+    return int(guest.ok("cuMemAlloc_v2", bytesize=nbytes).dptr)
+
+
+def settled(guest: Guest, call: str, **fields: Any) -> Any:
+    """Asks until the worker has an answer."""
+    for _ in range(NR_TRIES):
+        answer = guest.call(call, **fields)
+        if answer.result != NOT_READY:
+            return answer
+        threading.Event().wait(0.0005)
+    raise AssertionError(f"{call} is never ready")
+
+
+def exported(guest: Guest, address: int) -> tuple[int, int]:
+    answer = settled(guest, "ipc_export", address=address)
+    assert answer.result == 0
+    return int(answer.key[0]), int(answer.key[1])
+
+
+def result_of_open(guest: Guest, key: tuple[int, int]) -> int:
+    return int(settled(guest, "ipc_open", key=list(key)).result)
+
+
+def opened(guest: Guest, key: tuple[int, int]) -> int:
+    answer = settled(guest, "ipc_open", key=list(key))
+    assert answer.result == 0
+    return int(answer.address)
+
+
+def fill(guest: Guest, address: int, value: int, nbytes: int) -> None:
+    guest.ok("cuMemsetD8Async", dstDevice=address, uc=value, N=nbytes, hStream=0)
+    guest.ok("cuCtxSynchronize")
+
+
+def test_two_programs_of_a_vgpu_have_the_same_memory(machine: Machine) -> None:
+    first, second = machine.first, machine.second
+    address = allocate(first, 3 * STEP + 1)
+    fill(first, address, 7, 3 * STEP + 1)
+    answer = settled(first, "ipc_export", address=address + STEP)
+    assert (answer.result, answer.base, answer.bytes) == (0, address, 3 * STEP + 1)
+    assert first.from_device(address + 3 * STEP, 1) == b"\7", "it lies where it was"
+    there = opened(second, exported(first, address))
+    assert OTHER_SPAN <= there < OTHER_SPAN + BYTES
+    assert second.from_device(there + 3 * STEP, 1) == b"\7"
+    fill(second, there, 9, 4)
+    assert first.from_device(address, 5) == b"\x09\x09\x09\x09\x07"
+    fill(first, address, 10, 2)
+    assert second.from_device(there, 3) == b"\x0a\x0a\x09"
+
+
+def test_large_memory_in_several_extents(machine: Machine) -> None:
+    nbytes = EXTENT_MOST + STEP
+    guests = [machine.start(machine.first.region, client, 0, SPAN, 4 << 30) for client in (2, 3)]
+    address = allocate(guests[0], nbytes)
+    for place in (0, EXTENT_MOST - 4, EXTENT_MOST + STEP - 8):  # the middle one lies across two extents
+        fill(guests[0], address + place, 3, 8)
+    there = opened(guests[1], exported(guests[0], address))
+    assert machine.daemon.shelves.nr_files == 2
+    for place in (0, EXTENT_MOST - 4, EXTENT_MOST + STEP - 8):
+        assert guests[1].from_device(there + place, 8) == bytes([3] * 8)
+
+
+def test_an_allocation_has_one_key(machine: Machine) -> None:
+    first = machine.first
+    one, other = allocate(first, 2 * STEP), allocate(first, STEP)
+    key = exported(first, one)
+    assert exported(first, one) == exported(first, one + 2 * STEP - 1) == key
+    assert exported(first, other) != key
+    assert machine.daemon.shelves.nr_files == 2
+    first.ok("cuMemFree_v2", dptr=one)
+    again = allocate(first, 2 * STEP)
+    assert again == one
+    assert exported(first, again) != key, "it is other memory"
+
+
+def test_another_vgpu_and_forged_keys_open_nothing(machine: Machine) -> None:
+    key = exported(machine.first, allocate(machine.first, STEP))
+    assert result_of_open(machine.foreign, key) == INVALID_VALUE
+    for forged in [(0, 0), (key[0], key[1] ^ 1), (key[1], key[0]), ((1 << 64) - 1, (1 << 64) - 1)]:
+        assert result_of_open(machine.second, forged) == INVALID_VALUE
+    assert machine.foreign.from_device(allocate(machine.foreign, STEP), 1) == b"\0"
+    opened(machine.second, key)
+
+
+def test_what_is_no_allocation_is_not_shared(machine: Machine) -> None:
+    first = machine.first
+    address = allocate(first, STEP)
+    pooled = first.ok("cuMemAllocFromPoolAsync", bytes=STEP, pool=0, stream=0).address
+    imported = opened(first, exported(machine.second, allocate(machine.second, STEP)))
+    heap = first.address + first.allocate(4096)
+    for wrong in (0, 1, address - 1, address + STEP, SPAN + BYTES, (1 << 64) - 1, pooled, imported, heap):
+        assert settled(first, "ipc_export", address=wrong).result == INVALID_VALUE
+    assert machine.daemon.shelves.nr_files == 1
+
+
+def test_without_a_span_there_is_no_sharing(machine: Machine) -> None:
+    guest = Guest(machine.first.region, 2)
+    machine.daemon.listen(machine.host.start(guest.region, 2, machine.vgpus[0], memory="driver"))
+    assert wait_for_state(guest.region, 2, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
+    guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
+    assert guest.call("ipc_export", address=allocate(guest, STEP)).result == NOT_SUPPORTED
+    assert guest.call("ipc_open", key=[1, 2]).result == NOT_SUPPORTED
+
+
+def test_opening_where_it_is_and_twice(machine: Machine) -> None:
+    key = exported(machine.first, allocate(machine.first, STEP))
+    assert result_of_open(machine.first, key) == INVALID_CONTEXT
+    address = opened(machine.second, key)
+    assert result_of_open(machine.second, key) == INVALID_VALUE
+    for wrong in (0, address + 1, address - STEP, (1 << 64) - 1):
+        assert machine.second.call("ipc_close", address=wrong).result == INVALID_VALUE
+    assert machine.second.call("cuMemFree_v2", dptr=address).result == INVALID_VALUE
+    machine.second.ok("ipc_close", address=address)
+    assert machine.second.call("ipc_close", address=address).result == INVALID_VALUE
+    assert opened(machine.second, key) == address
+
+
+def test_the_owner_frees_it(machine: Machine) -> None:
+    first, second = machine.first, machine.second
+    mine = allocate(first, STEP)
+    fill(first, mine, 5, STEP)
+    key = exported(first, mine)
+    address = opened(second, key)
+    first.ok("cuMemFree_v2", dptr=mine)
+    assert second.from_device(address, 4) == b"\5\5\5\5", "it is there as long as it is open"
+    second.ok("ipc_close", address=address)
+    assert result_of_open(second, key) == INVALID_VALUE
+    assert machine.daemon.shelves.nr_files == 0
+
+
+def test_the_owner_dies(machine: Machine) -> None:
+    first, second = machine.first, machine.second
+    mine = allocate(first, STEP)
+    fill(first, mine, 5, STEP)
+    key = exported(first, mine)
+    address = opened(second, key)
+    machine.workers[0].process.kill()
+    machine.workers[0].process.wait()
+    assert second.from_device(address, 4) == b"\5\5\5\5"
+    second.ok("ipc_close", address=address)
+    assert result_of_open(second, key) == INVALID_VALUE
+
+
+def test_what_is_open_counts(machine: Machine) -> None:
+    first, second = machine.first, machine.second
+    before = machine.memory_bytes()
+    key = exported(first, allocate(first, 2 * STEP))
+    assert machine.memory_bytes() == before + 2 * STEP
+    address = opened(second, key)
+    assert machine.memory_bytes() == before + 4 * STEP
+    second.ok("ipc_close", address=address)
+    assert machine.memory_bytes() == before + 2 * STEP
+    opened(second, key)
+    second.ok("context_destroy", handle=PRIMARY)
+    assert machine.memory_bytes() <= before + 2 * STEP, "it went with its context"
+
+
+def test_a_quota_without_room() -> None:
+    with running(quota_bytes=512 << 20) as machine:
+        key = exported(machine.first, allocate(machine.first, 48 * STEP))
+        room = (512 << 20) - machine.memory_bytes()
+        for _ in range((room - 40 * STEP) // (4 * STEP)):
+            machine.second.call("cuMemAlloc_v2", bytesize=4 * STEP)
+        used = machine.memory_bytes()
+        assert result_of_open(machine.second, key) == OUT_OF_MEMORY
+        assert machine.memory_bytes() == used
+
+
+def test_a_guest_that_asks_without_end_is_answered_and_slowed_down(machine: Machine) -> None:
+    second = machine.second
+    for number in range(2000):
+        assert second.call("ipc_open", key=[number, number]).result == NOT_READY
+    key = exported(machine.first, allocate(machine.first, STEP))
+    opened(second, key)
+
+
+def test_without_a_daemon(machine: Machine) -> None:
+    key = exported(machine.first, allocate(machine.first, STEP))
+    machine.daemon.stop()
+    machine.daemon = Daemon()
+    machine.workers[1].socket.close()
+    assert result_of_open(machine.second, key) == OPERATING_SYSTEM
+    address = allocate(machine.second, STEP)
+    assert settled(machine.second, "ipc_export", address=address).result == OPERATING_SYSTEM
+    machine.second.ok("cuMemFree_v2", dptr=address)
+
+
+def found(worker: Worker, key: tuple[int, int], nbytes: int, files: list[int]) -> None:
+    """The daemon's answer, which another worker of the vGPU made up."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", files))] if files else []
+    worker.socket.sendmsg([Message(FOUND, key, nbytes).packed()], rights)
+
+
+def test_descriptors_of_a_worker_that_was_taken_over(machine: Machine) -> None:
+    """They are of anything, and sizes lie."""
+    second, worker = machine.second, machine.workers[1]
+    plain = os.memfd_create("plain")
+    os.ftruncate(plain, 4 * STEP)
+    reader, writer = os.pipe()
+    null = os.open("/dev/null", os.O_RDWR)
+    cases = [
+        (STEP, [plain]),
+        (STEP, [reader]),
+        (STEP, [writer]),
+        (STEP, [null]),
+        (STEP, [worker.socket.fileno()]),
+        (0, [plain]),
+        (1, [plain]),
+        ((1 << 64) - STEP, [plain]),
+        (BYTES + STEP, [plain]),
+        (STEP, [plain, plain]),
+        (STEP, [plain] * shelf.MOST_FILES),
+        ((1 << 30) + STEP, [plain]),
+    ]
+    before = machine.memory_bytes()
+    for number, (nbytes, files) in enumerate(cases):
+        key = (number, 77)
+        found(worker, key, nbytes, files)
+        assert result_of_open(second, key) == INVALID_VALUE
+    assert machine.memory_bytes() == before
+    for file in (plain, reader, writer, null):
+        os.close(file)
+    opened(second, exported(machine.first, allocate(machine.first, STEP)))
+
+
+def test_memory_of_another_size_than_was_said(machine: Machine) -> None:
+    allocation = allocate(machine.first, 2 * STEP)
+    key = exported(machine.first, allocation)
+    [shared] = machine.daemon.shelves._shelves[machine.vgpus[0]].shared.values()
+    for nbytes in (STEP, 4 * STEP):
+        found(machine.workers[1], (nbytes, 1), nbytes, list(shared.files))
+        assert result_of_open(machine.second, (nbytes, 1)) == INVALID_VALUE
+    opened(machine.second, key)
+
+
+def test_noise_on_the_daemon_s_socket(machine: Machine) -> None:
+    worker = machine.workers[1]
+    for data in (b"noise", bytes(32), struct.pack("<QQQQ", 5, 1, 2, 3), bytes(63), bytes(65), bytes(4096)):
+        worker.socket.sendall(data)
+    found(worker, (5, 5), STEP, [])
+    assert result_of_open(machine.second, (5, 5)) == INVALID_VALUE
+    opened(machine.second, exported(machine.first, allocate(machine.first, STEP)))
