@@ -34,6 +34,7 @@ OTHER_NAMES = {
     ("host_function", "capture"): "the guest puts a captured function where it keeps the others",
     ("managed_variable", "module"): "the guest copies these variables to the device and back",
     ("occupancy", "launch"): "the guest keeps the answers",
+    ("physical", "virtual_memory"): "virtual_memory.c would be too long",
     ("pool_cache", "pool"): "the guest keeps freed memory",
     ("pool_memory", "pool"): "pool.c would be too long",
     ("reservation", "virtual_memory"): "virtual_memory.c would be too long",

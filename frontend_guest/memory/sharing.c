@@ -12,18 +12,16 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/thread.h"
 #include "call/call.h"
 #include "context/capture_rules.h"
 #include "cuda_api/prototypes.h"
+#include "memory/asking.h"
 #include "memory/ranges.h"
 #include "memory/span.h"
 
 #define HANDLE_MAGIC UINT64_C(0x6d656d6370697646)
-#define NAP_NS       500000
-#define NR_NAPS      20000u /* ten seconds: there is no daemon, or one that hangs */
 
 struct key {
     uint64_t words[2];
@@ -48,23 +46,7 @@ struct opened {
 };
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER; /* the worker looks for one key at a time */
 static struct opened *first;
-
-/* Whether to ask once more, after a while. */
-static bool is_to_ask_again(CUresult result, uint32_t *nr_naps)
-{
-    if (result != CUDA_ERROR_NOT_READY || (*nr_naps)++ == NR_NAPS) {
-        return false;
-    }
-    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL); /* a signal cuts one short */
-    return true;
-}
-
-static CUresult settled(CUresult result)
-{
-    return result == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OPERATING_SYSTEM : result;
-}
 
 /* ---- this program's memory ---- */
 
@@ -96,7 +78,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     }
     do {
         result = ask_export(range.address, &reply);
-    } while (is_to_ask_again(result, &nr_naps));
+    } while (fgv_asking_again(result, &nr_naps));
     if (result == CUDA_SUCCESS) {
         const struct handle handle = {.magic = HANDLE_MAGIC,
                                       .key = {{reply.key[0], reply.key[1]}},
@@ -105,7 +87,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         memset(pHandle, 0, sizeof(*pHandle));
         memcpy(pHandle, &handle, sizeof(handle));
     }
-    return settled(result);
+    return fgv_asking_settled(result);
 }
 
 /* ---- another program's ---- */
@@ -152,7 +134,8 @@ static CUresult ask_close(uint64_t base, uint64_t context_handle)
     return fgv_call_wait(&call, NULL, 0);
 }
 
-/* Where the allocation lies in the current context, as far as it is open there. With `asking`. */
+/* Where the allocation lies in the current context, as far as it is open there. Between fgv_asking_begin and
+ * fgv_asking_end. */
 static CUresult base_of(const struct handle *handle, struct fgv_reply_ipc_open *reply, bool *is_new)
 {
     uint32_t nr_naps = 0;
@@ -169,11 +152,11 @@ static CUresult base_of(const struct handle *handle, struct fgv_reply_ipc_open *
     CUresult result;
     do {
         result = ask_open(&handle->key, reply);
-    } while (is_to_ask_again(result, &nr_naps));
-    return settled(result);
+    } while (fgv_asking_again(result, &nr_naps));
+    return fgv_asking_settled(result);
 }
 
-/* Counts it, or enters it. With `asking`. */
+/* Counts it, or enters it. Between fgv_asking_begin and fgv_asking_end. */
 static CUresult enter(const struct handle *handle, const struct fgv_reply_ipc_open *reply)
 {
     const uint64_t address = reply->address + handle->offset;
@@ -207,7 +190,7 @@ static CUresult open_handle(const struct handle *handle, uint64_t *address)
 {
     struct fgv_reply_ipc_open reply;
     bool is_new;
-    pthread_mutex_lock(&asking);
+    fgv_asking_begin();
     CUresult result = base_of(handle, &reply, &is_new);
     if (result == CUDA_SUCCESS) {
         result = enter(handle, &reply);
@@ -216,7 +199,7 @@ static CUresult open_handle(const struct handle *handle, uint64_t *address)
             ask_close(reply.address, fgv_thread.current);
         }
     }
-    pthread_mutex_unlock(&asking);
+    fgv_asking_end();
     return result;
 }
 
@@ -300,9 +283,9 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     if (fgv_capture_forbids()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    pthread_mutex_lock(&asking); /* who opens it meanwhile finds it open, or asks for it behind this */
+    fgv_asking_begin(); /* who opens it meanwhile finds it open, or asks for it behind this */
     result = close_at(&range);
-    pthread_mutex_unlock(&asking);
+    fgv_asking_end();
     return result;
 }
 

@@ -1,5 +1,5 @@
-/* Sharing events, physical memory and pools with other processes: refused, as by a driver of a system without it. The
- * device attributes say so. */
+/* Sharing events and pools with other processes: refused, as by a driver of a system without it. The device attributes
+ * say so. */
 #include <stdbool.h>
 
 #include "cuda_api/prototypes.h"
@@ -23,22 +23,6 @@ CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
     (void)handle;
     return refuse(!phEvent);
-}
-
-CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
-                                      CUmemAllocationHandleType handleType, unsigned long long flags)
-{
-    (void)handle;
-    (void)handleType;
-    return refuse(!shareableHandle || flags != 0);
-}
-
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-                                        CUmemAllocationHandleType shHandleType)
-{
-    (void)osHandle;
-    (void)shHandleType;
-    return refuse(!handle);
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,

@@ -22,6 +22,7 @@ SPAN, OTHER_SPAN = 0x3000_0000_0000, 0x3100_0000_0000
 STEP = 2 << 20
 BYTES = 256 * STEP
 EXTENT_MOST = 1 << 30
+PHYSICAL = 0x4C_00000001_000001
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONTEXT, OPERATING_SYSTEM, NOT_READY, NOT_SUPPORTED = 1, 2, 201, 304, 600, 801
 NR_TRIES = 20_000
 
@@ -81,6 +82,11 @@ class Machine:
         guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
         guest.ok("span_open", address=span, bytes=nbytes)
         return guest
+
+    def nr_shared(self) -> int:
+        """Descriptors on the shelves, once the daemon has read all that was said to it before."""
+        assert result_of_open(self.foreign, (0, 1)) == INVALID_VALUE
+        return self.daemon.shelves.nr_files
 
     def memory_bytes(self, vgpu: int = 0) -> int:
         reading = self.host.control.vgpu(self.vgpus[vgpu])
@@ -166,7 +172,7 @@ def test_large_memory_in_several_extents(machine: Machine) -> None:
     for place in (0, EXTENT_MOST - 4, EXTENT_MOST + STEP - 8):  # the middle one lies across two extents
         fill(guests[0], address + place, 3, 8)
     there = opened(guests[1], exported(guests[0], address))
-    assert machine.daemon.shelves.nr_files == 2
+    assert machine.nr_shared() == 2
     for place in (0, EXTENT_MOST - 4, EXTENT_MOST + STEP - 8):
         assert guests[1].from_device(there + place, 8) == bytes([3] * 8)
 
@@ -177,7 +183,7 @@ def test_an_allocation_has_one_key(machine: Machine) -> None:
     key = exported(first, one)
     assert exported(first, one) == exported(first, one + 2 * STEP - 1) == key
     assert exported(first, other) != key
-    assert machine.daemon.shelves.nr_files == 2
+    assert machine.nr_shared() == 2
     first.ok("cuMemFree_v2", dptr=one)
     again = allocate(first, 2 * STEP)
     assert again == one
@@ -201,7 +207,7 @@ def test_what_is_no_allocation_is_not_shared(machine: Machine) -> None:
     heap = first.address + first.allocate(4096)
     for wrong in (0, 1, address - 1, address + STEP, SPAN + BYTES, (1 << 64) - 1, pooled, imported, heap):
         assert settled(first, "ipc_export", address=wrong).result == INVALID_VALUE
-    assert machine.daemon.shelves.nr_files == 1
+    assert machine.nr_shared() == 1
 
 
 def test_without_a_span_there_is_no_sharing(machine: Machine) -> None:
@@ -236,7 +242,7 @@ def test_the_owner_frees_it(machine: Machine) -> None:
     assert second.from_device(address, 4) == b"\5\5\5\5", "it is there as long as it is open"
     second.ok("ipc_close", address=address)
     assert result_of_open(second, key) == INVALID_VALUE
-    assert machine.daemon.shelves.nr_files == 0
+    assert machine.nr_shared() == 0
 
 
 def test_the_owner_dies(machine: Machine) -> None:
@@ -296,6 +302,83 @@ def test_without_a_daemon(machine: Machine) -> None:
     machine.second.ok("cuMemFree_v2", dptr=address)
 
 
+def physical(guest: Guest, number: int = PHYSICAL, *, is_shareable: bool = True) -> int:
+    guest.ok("cuMemCreate", handle=number, bytes=STEP, is_shareable=int(is_shareable))
+    return number
+
+
+def passed_on(guest: Guest, number: int) -> tuple[int, int]:
+    answer = settled(guest, "physical_export", handle=number)
+    assert answer.result == 0
+    return int(answer.key[0]), int(answer.key[1])
+
+
+def result_of_import(guest: Guest, number: int, key: tuple[int, int]) -> int:
+    return int(settled(guest, "physical_import", handle=number, key=list(key)).result)
+
+
+def mapped(guest: Guest, number: int) -> int:
+    address = int(guest.ok("cuMemAddressReserve", bytes=STEP).address)
+    guest.ok("cuMemMap", address=address, bytes=STEP, offset=0, handle=number)
+    guest.ok("cuMemSetAccess", address=address, bytes=STEP, access=3)
+    return address
+
+
+def test_physical_memory_of_two_programs(machine: Machine) -> None:
+    first, second = machine.first, machine.second
+    key = passed_on(first, physical(first))
+    before = machine.memory_bytes()
+    assert passed_on(first, PHYSICAL) == key
+    assert result_of_import(second, PHYSICAL, key) == 0
+    assert result_of_import(first, PHYSICAL + 1, key) == 0, "where it is, too"
+    assert machine.memory_bytes() == before + 2 * STEP
+    mine, there = mapped(first, PHYSICAL), mapped(second, PHYSICAL)
+    fill(first, mine, 3, STEP)
+    assert second.from_device(there + STEP - 1, 1) == b"\3"
+    assert settled(second, "physical_export", handle=PHYSICAL).result == INVALID_VALUE, "it is not its own to pass on"
+    first.ok("cuMemRelease", handle=PHYSICAL)
+    assert result_of_import(second, PHYSICAL + 2, key) == 0, "it is mapped"
+    first.ok("cuMemUnmap", address=mine, bytes=STEP)
+    assert result_of_import(second, PHYSICAL + 3, key) == INVALID_VALUE
+    assert second.from_device(there, 1) == b"\3"
+    second.ok("cuMemUnmap", address=there, bytes=STEP)
+    for number in (PHYSICAL, PHYSICAL + 2):
+        second.ok("cuMemRelease", handle=number)
+    first.ok("cuMemRelease", handle=PHYSICAL + 1)
+    assert machine.memory_bytes() == before - STEP
+    assert machine.nr_shared() == 0
+
+
+def test_physical_memory_that_is_not_to_be_had(machine: Machine) -> None:
+    first, second = machine.first, machine.second
+    key = passed_on(first, physical(first))
+    plain = physical(first, PHYSICAL + 1, is_shareable=False)
+    for number in (0, PHYSICAL + 2, plain, PRIMARY, (1 << 64) - 1):
+        assert settled(first, "physical_export", handle=number).result == INVALID_VALUE
+    assert result_of_import(machine.foreign, PHYSICAL, key) == INVALID_VALUE
+    assert result_of_import(second, PHYSICAL, (key[0] ^ 1, key[1])) == INVALID_VALUE
+    physical(second)
+    before = machine.memory_bytes()
+    assert result_of_import(second, PHYSICAL, key) != 0, "the number is taken"
+    assert machine.memory_bytes() == before
+    assert second.call("cuMemRelease", handle=PHYSICAL).result == 0
+
+
+def test_descriptors_that_are_no_physical_memory(machine: Machine) -> None:
+    second, worker = machine.second, machine.workers[1]
+    plain = os.memfd_create("plain")
+    os.ftruncate(plain, 4 * STEP)
+    before = machine.memory_bytes()
+    for number, (nbytes, files) in enumerate(
+        [(STEP, [plain]), (0, [plain]), (STEP, [plain, plain]), (1 << 63, [plain])]
+    ):
+        found(worker, (number, 7), nbytes, files)
+        assert result_of_import(second, PHYSICAL, (number, 7)) in (INVALID_VALUE, OUT_OF_MEMORY)
+    assert machine.memory_bytes() == before
+    os.close(plain)
+    assert result_of_import(second, PHYSICAL, passed_on(machine.first, physical(machine.first))) == 0
+
+
 def found(worker: Worker, key: tuple[int, int], nbytes: int, files: list[int]) -> None:
     """The daemon's answer, which another worker of the vGPU made up."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", files))] if files else []
@@ -337,6 +420,7 @@ def test_descriptors_of_a_worker_that_was_taken_over(machine: Machine) -> None:
 def test_memory_of_another_size_than_was_said(machine: Machine) -> None:
     allocation = allocate(machine.first, 2 * STEP)
     key = exported(machine.first, allocation)
+    assert machine.nr_shared() == 1
     [shared] = machine.daemon.shelves._shelves[machine.vgpus[0]].shared.values()
     for nbytes in (STEP, 4 * STEP):
         found(machine.workers[1], (nbytes, 1), nbytes, list(shared.files))

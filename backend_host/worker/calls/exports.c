@@ -2,11 +2,8 @@
  */
 #include "calls/exports.h"
 
-#include <string.h>
 #include <sys/random.h>
 
-#include "calls/extent_files.h"
-#include "calls/span.h"
 #include "client/daemon.h"
 #include "page/bell.h"
 
@@ -23,53 +20,46 @@ bool fgw_exports_may_ask(struct fgw_worker *worker)
     return true;
 }
 
-static struct fgw_export *find(struct fgw_worker *worker, uint64_t address)
+static const struct fgw_export *find(const struct fgw_worker *worker, uint64_t name)
 {
-    struct fgw_sharing *sharing = &worker->calls->sharing;
+    const struct fgw_sharing *sharing = &worker->calls->sharing;
     for (uint32_t i = 0; i < sharing->nr_exports; i++) {
-        if (!sharing->exports[i].is_gone && sharing->exports[i].address == address) {
+        if (!sharing->exports[i].is_gone && sharing->exports[i].name == name) {
             return &sharing->exports[i];
         }
     }
     return NULL;
 }
 
-/* The descriptors go to the daemon; none stays here. */
-static CUresult put(struct fgw_worker *worker, const struct fgw_range *allocation, const struct fgw_key *key)
+bool fgw_exports_find(const struct fgw_worker *worker, uint64_t name, struct fgw_key *key)
 {
-    int files[FGW_MAX_SHARED_FILES];
-    uint32_t nr_files;
-    const struct fgw_shelf_message message = {
-        .word = FGW_SHELF_PUT, .key = *key, .bytes = fgw_span_round(allocation->bytes)};
-    CUresult result = fgw_extent_files_open(worker, allocation->address, message.bytes, files, &nr_files);
-    if (result == CUDA_SUCCESS) {
-        result = fgw_daemon_tell(worker, &message, files, nr_files);
-        fgw_extent_files_close(files, nr_files);
+    const struct fgw_export *found = find(worker, name);
+    if (found) {
+        *key = found->key;
     }
-    return result;
+    return found;
 }
 
-CUresult fgw_exports_add(struct fgw_worker *worker, const struct fgw_range *allocation, struct fgw_key *key)
+CUresult fgw_exports_begin(struct fgw_worker *worker)
 {
-    struct fgw_sharing *sharing = &worker->calls->sharing;
-    const struct fgw_export *known = find(worker, allocation->address);
-    if (known) {
-        *key = known->key;
-        return CUDA_SUCCESS;
-    }
     fgw_exports_settle(worker);
-    if (sharing->nr_exports == FGW_MAX_EXPORTS) {
+    if (worker->calls->sharing.nr_exports == FGW_MAX_EXPORTS) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (!fgw_exports_may_ask(worker)) {
-        return CUDA_ERROR_NOT_READY;
-    }
+    return fgw_exports_may_ask(worker) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult fgw_exports_put(struct fgw_worker *worker, uint64_t name, uint64_t bytes, const int *files, uint32_t nr_files,
+                         struct fgw_key *key)
+{
+    struct fgw_sharing *sharing = &worker->calls->sharing;
     if (getrandom(key, sizeof(*key), 0) != sizeof(*key)) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    const CUresult result = put(worker, allocation, key);
+    const struct fgw_shelf_message message = {.word = FGW_SHELF_PUT, .key = *key, .bytes = bytes};
+    const CUresult result = fgw_daemon_tell(worker, &message, files, nr_files);
     if (result == CUDA_SUCCESS) {
-        sharing->exports[sharing->nr_exports++] = (struct fgw_export){.address = allocation->address, .key = *key};
+        sharing->exports[sharing->nr_exports++] = (struct fgw_export){.name = name, .key = *key};
     }
     return result;
 }
@@ -96,11 +86,11 @@ void fgw_exports_settle(struct fgw_worker *worker)
     }
 }
 
-void fgw_exports_forget(struct fgw_worker *worker, uint64_t address)
+void fgw_exports_forget(struct fgw_worker *worker, uint64_t name)
 {
-    struct fgw_export *export = find(worker, address);
-    if (export) {
-        export->is_gone = true;
+    const struct fgw_export *found = find(worker, name);
+    if (found) {
+        worker->calls->sharing.exports[found - worker->calls->sharing.exports].is_gone = true;
         fgw_exports_settle(worker);
     }
 }

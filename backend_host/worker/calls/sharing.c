@@ -27,6 +27,26 @@ static struct fgw_key key_of(const uint64_t *words)
     return (struct fgw_key){{words[0], words[1]}};
 }
 
+/* The descriptors go to the daemon; none stays here. */
+static CUresult share(struct fgw_worker *worker, const struct fgw_range *allocation, struct fgw_key *key)
+{
+    const uint64_t bytes = fgw_span_round(allocation->bytes);
+    int files[FGW_MAX_SHARED_FILES];
+    uint32_t nr_files;
+    if (fgw_exports_find(worker, allocation->address, key)) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = fgw_exports_begin(worker);
+    if (result == CUDA_SUCCESS) {
+        result = fgw_extent_files_open(worker, allocation->address, bytes, files, &nr_files);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = fgw_exports_put(worker, allocation->address, bytes, files, nr_files, key);
+        fgw_extent_files_close(files, nr_files);
+    }
+    return result;
+}
+
 CUresult fgw_serve_ipc_export(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_ipc_export *fixed = request->fixed;
@@ -39,7 +59,7 @@ CUresult fgw_serve_ipc_export(struct fgw_worker *worker, const struct fgw_reques
     if (!range || range->pool) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const CUresult result = fgw_exports_add(worker, range, &key);
+    const CUresult result = share(worker, range, &key);
     if (result == CUDA_SUCCESS) {
         *answer = (struct fgv_reply_ipc_export){
             .key = {key.words[0], key.words[1]}, .base = range->address, .bytes = range->bytes};
@@ -47,11 +67,11 @@ CUresult fgw_serve_ipc_export(struct fgw_worker *worker, const struct fgw_reques
     return result;
 }
 
-/* What the daemon found. CUDA_ERROR_NOT_READY: it has not said yet. */
-static CUresult ask(struct fgw_worker *worker, const struct fgw_key *key)
+CUresult fgw_sharing_find(struct fgw_worker *worker, const struct fgw_key *key)
 {
     struct fgw_sharing *sharing = &worker->calls->sharing;
     const struct fgw_found *found = &worker->daemon.found;
+    fgw_exports_settle(worker);
     while (fgw_daemon_read(worker)) {
     }
     if (found->is_there && fgw_key_is(&found->key, key)) {
@@ -65,6 +85,12 @@ static CUresult ask(struct fgw_worker *worker, const struct fgw_key *key)
     sharing->is_asking = result == CUDA_SUCCESS;
     sharing->asked = *key;
     return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : result;
+}
+
+void fgw_sharing_found(struct fgw_worker *worker)
+{
+    fgw_daemon_forget(worker);
+    worker->calls->sharing.is_asking = false;
 }
 
 /* The worker that put it there may be a hostile guest's: sizes are held against what came. */
@@ -125,14 +151,12 @@ CUresult fgw_serve_ipc_open(struct fgw_worker *worker, const struct fgw_request 
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    fgw_exports_settle(worker);
-    CUresult result = ask(worker, &key);
+    CUresult result = fgw_sharing_find(worker, &key);
     if (result == CUDA_SUCCESS) {
         result = open_found(worker, &key, reply);
     }
     if (result != CUDA_ERROR_NOT_READY) {
-        fgw_daemon_forget(worker);
-        sharing->is_asking = false;
+        fgw_sharing_found(worker);
     }
     return result;
 }

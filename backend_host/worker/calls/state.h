@@ -104,7 +104,7 @@ struct fgw_span {
 /* Of exports.c and sharing.c. */
 struct fgw_sharing {
     struct fgw_export {
-        uint64_t address; /* of the allocation */
+        uint64_t name; /* the address of an allocation, or the number of physical memory */
         struct fgw_key key;
         bool is_gone; /* and the daemon has not been told */
     } exports[FGW_MAX_EXPORTS];

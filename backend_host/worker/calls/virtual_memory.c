@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "calls/exports.h"
 #include "calls/memory.h"
 #include "calls/state.h"
 #include "client/handles.h"
@@ -18,16 +19,7 @@
 #include "client/state.h"
 #include "page/account.h"
 
-/* Hangs on the client's number of it. */
-struct fgw_physical {
-    CUmemGenericAllocationHandle native;
-    uint64_t bytes;
-    uint32_t compression, rdma; /* as the client asked for */
-    uint32_t nr_retained;       /* by the client: the number is good for mapping while this is not 0 */
-    uint32_t nr_mapped;
-};
-
-static struct fgw_physical *find_physical(struct fgw_worker *worker, uint64_t number)
+struct fgw_physical *fgw_physical_find(struct fgw_worker *worker, uint64_t number)
 {
     return fgw_handle_find(worker, FGV_HANDLE_ALLOCATION, number).object;
 }
@@ -85,7 +77,9 @@ CUresult fgw_serve_cuMemAddressFree(struct fgw_worker *worker, const struct fgw_
 static CUresult create(struct fgw_worker *worker, const struct fgv_request_cuMemCreate *fixed,
                        struct fgw_physical *physical)
 {
-    const CUmemAllocationProp property = properties(worker, fixed->compression, fixed->rdma);
+    CUmemAllocationProp property = properties(worker, fixed->compression, fixed->rdma);
+    property.requestedHandleTypes =
+        fixed->is_shareable != 0 ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
     CUresult result = worker->driver.cuMemCreate(&physical->native, fixed->bytes, &property, 0);
     if (result == CUDA_SUCCESS) {
         result = fgw_worker_bind(worker, FGV_HANDLE_ALLOCATION, fixed->handle, NULL);
@@ -120,14 +114,31 @@ CUresult fgw_serve_cuMemCreate(struct fgw_worker *worker, const struct fgw_reque
     physical->bytes = fixed->bytes;
     physical->compression = fixed->compression;
     physical->rdma = fixed->rdma;
+    physical->is_shareable = fixed->is_shareable;
     physical->nr_retained = 1;
     fgw_handle_hang(worker, FGV_HANDLE_ALLOCATION, fixed->handle, physical);
+    return CUDA_SUCCESS;
+}
+
+CUresult fgw_physical_enter(struct fgw_worker *worker, uint64_t number, CUmemGenericAllocationHandle native,
+                            uint64_t bytes)
+{
+    struct fgw_physical *physical = calloc(1, sizeof(*physical));
+    CUresult result =
+        physical ? fgw_worker_bind(worker, FGV_HANDLE_ALLOCATION, number, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        free(physical);
+        return result;
+    }
+    *physical = (struct fgw_physical){.native = native, .bytes = bytes, .nr_retained = 1, .is_imported = true};
+    fgw_handle_hang(worker, FGV_HANDLE_ALLOCATION, number, physical);
     return CUDA_SUCCESS;
 }
 
 void fgw_allocation_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     struct fgw_physical *physical = handle->object;
+    fgw_exports_forget(worker, handle->number);
     fgw_quota_give(&worker->grantee, physical->bytes);
     free(physical);
 }
@@ -146,7 +157,7 @@ CUresult fgw_serve_cuMemRelease(struct fgw_worker *worker, const struct fgw_requ
 {
     const struct fgv_request_cuMemRelease *fixed = request->fixed;
     (void)reply;
-    struct fgw_physical *physical = find_physical(worker, fixed->handle);
+    struct fgw_physical *physical = fgw_physical_find(worker, fixed->handle);
     if (!physical || physical->nr_retained == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -158,7 +169,7 @@ CUresult fgw_serve_cuMemMap(struct fgw_worker *worker, const struct fgw_request 
 {
     const struct fgv_request_cuMemMap *fixed = request->fixed;
     (void)reply;
-    struct fgw_physical *physical = find_physical(worker, fixed->handle);
+    struct fgw_physical *physical = fgw_physical_find(worker, fixed->handle);
     if (!physical || physical->nr_retained == 0 || fixed->bytes == 0 || fixed->offset > physical->bytes ||
         fixed->bytes > physical->bytes - fixed->offset ||
         !fgw_ranges_around(&worker->calls->reserved, fixed->address, fixed->bytes) ||
@@ -190,7 +201,7 @@ CUresult fgw_serve_cuMemUnmap(struct fgw_worker *worker, const struct fgw_reques
     CUresult result = worker->driver.cuMemUnmap(fixed->address, fixed->bytes);
     for (uint64_t done = 0; result == CUDA_SUCCESS && done < fixed->bytes;) {
         struct fgw_range *range = fgw_ranges_find(&worker->calls->mapped, fixed->address + done);
-        struct fgw_physical *physical = find_physical(worker, range->owner);
+        struct fgw_physical *physical = fgw_physical_find(worker, range->owner);
         uint64_t number = range->owner;
         done += range->bytes;
         fgw_ranges_erase(&worker->calls->mapped, range);
@@ -244,7 +255,7 @@ CUresult fgw_serve_cuMemRetainAllocationHandle(struct fgw_worker *worker, const 
     if (!range) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct fgw_physical *physical = find_physical(worker, range->owner);
+    struct fgw_physical *physical = fgw_physical_find(worker, range->owner);
     if (physical->nr_retained == UINT32_MAX) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -267,7 +278,7 @@ struct saved_allocation {
     uint64_t bytes;
     uint32_t compression, rdma;
     uint32_t nr_retained; /* 0: its mappings alone hold it, and it goes with the last one */
-    uint32_t reserved;
+    uint32_t is_shareable;
 };
 
 const char *fgw_allocation_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
@@ -276,8 +287,12 @@ const char *fgw_allocation_save(struct fgw_worker *worker, const struct fgw_hand
     const struct saved_allocation saved = {.bytes = physical->bytes,
                                            .compression = physical->compression,
                                            .rdma = physical->rdma,
+                                           .is_shareable = physical->is_shareable,
                                            .nr_retained = physical->nr_retained};
-    (void)worker;
+    struct fgw_key key;
+    if (physical->is_imported || fgw_exports_find(worker, handle->number, &key)) {
+        return "other programs may have it";
+    }
     fgw_saver_put(saver, &saved, sizeof(saved));
     return NULL;
 }
@@ -289,12 +304,15 @@ const char *fgw_allocation_restore(struct fgw_worker *worker, const struct fgw_s
     if (!fgw_saved_take(saved, &was, sizeof(was))) {
         return FGW_SAVED_CUT_SHORT;
     }
-    const struct fgv_request_cuMemCreate create = {
-        .handle = head->number, .bytes = was.bytes, .compression = was.compression, .rdma = was.rdma};
+    const struct fgv_request_cuMemCreate create = {.handle = head->number,
+                                                   .bytes = was.bytes,
+                                                   .compression = was.compression,
+                                                   .rdma = was.rdma,
+                                                   .is_shareable = was.is_shareable};
     const char *why =
         fgw_saved_serve(worker, saved, &(struct fgw_saved_call){.call = FGV_CALL_cuMemCreate, .fixed = &create});
     if (!why) {
-        find_physical(worker, head->number)->nr_retained = was.nr_retained;
+        fgw_physical_find(worker, head->number)->nr_retained = was.nr_retained;
     }
     return why;
 }
