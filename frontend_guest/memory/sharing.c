@@ -5,7 +5,8 @@
  *
  * The host answers CUDA_ERROR_NOT_READY while it looks for something, and is asked again; the worker waits for nobody.
  *
- * Wrong when: a kernel of this program never ends. cuIpcGetMemHandle waits for it, where a GPU's driver would not.
+ * Wrong when: a kernel of this program never ends. The first cuIpcGetMemHandle of memory waits for it, where a GPU's
+ * driver would not. Or when other threads keep the device busy without a break for ten seconds: it fails then.
  */
 #include "memory/sharing.h"
 
@@ -45,8 +46,17 @@ struct opened {
     uint32_t nr_opens;
 };
 
+/* A handle that was given, so that the same memory has the same one without a wait. */
+struct given {
+    struct given *next;
+    uint64_t address;
+    uint64_t id; /* of the range there, which no other has */
+    struct handle handle;
+};
+
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
 static struct opened *first;
+static struct given *first_given;
 
 /* ---- this program's memory ---- */
 
@@ -61,10 +71,53 @@ static CUresult ask_export(uint64_t address, struct fgv_reply_ipc_export *reply)
     return fgv_call_wait(&call, reply, sizeof(*reply));
 }
 
+static bool find_given(const struct fgv_range *range, struct handle *handle)
+{
+    pthread_mutex_lock(&books);
+    const struct given *given = first_given;
+    while (given && given->id != range->id) {
+        given = given->next;
+    }
+    if (given) {
+        *handle = given->handle;
+    }
+    pthread_mutex_unlock(&books);
+    return given;
+}
+
+/* Those of memory that is gone go. Without memory for it, the host is asked again. */
+static void keep_given(const struct fgv_range *range, const struct handle *handle)
+{
+    struct fgv_range now;
+    pthread_mutex_lock(&books);
+    for (struct given **link = &first_given; *link;) {
+        struct given *given = *link;
+        if (!fgv_memory_find(given->address, &now) || now.id != given->id) {
+            *link = given->next;
+            free(given);
+        } else {
+            link = &given->next;
+        }
+    }
+    struct given *given = malloc(sizeof(*given));
+    if (given) {
+        *given = (struct given){.next = first_given, .address = range->address, .id = range->id, .handle = *handle};
+        first_given = given;
+    }
+    pthread_mutex_unlock(&books);
+}
+
+static void fill(CUipcMemHandle *to, const struct handle *handle)
+{
+    memset(to, 0, sizeof(*to));
+    memcpy(to, handle, sizeof(*handle));
+}
+
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     struct fgv_range range;
     struct fgv_reply_ipc_export reply;
+    struct handle handle;
     uint32_t nr_naps = 0;
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS) {
@@ -76,16 +129,20 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     if (fgv_capture_forbids()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
+    if (find_given(&range, &handle)) {
+        fill(pHandle, &handle);
+        return CUDA_SUCCESS;
+    }
     do {
         result = ask_export(range.address, &reply);
     } while (fgv_asking_again(result, &nr_naps));
     if (result == CUDA_SUCCESS) {
-        const struct handle handle = {.magic = HANDLE_MAGIC,
-                                      .key = {{reply.key[0], reply.key[1]}},
-                                      .offset = range.address - reply.base,
-                                      .bytes = range.bytes};
-        memset(pHandle, 0, sizeof(*pHandle));
-        memcpy(pHandle, &handle, sizeof(handle));
+        handle = (struct handle){.magic = HANDLE_MAGIC,
+                                 .key = {{reply.key[0], reply.key[1]}},
+                                 .offset = range.address - reply.base,
+                                 .bytes = range.bytes};
+        keep_given(&range, &handle);
+        fill(pHandle, &handle);
     }
     return fgv_asking_settled(result);
 }

@@ -15,7 +15,7 @@ import pytest
 from backend_host import shelf
 from backend_host.shelf import FOUND, Message, Shelves
 from ivshmem.region import ClientState, Region
-from tests.backend_host.worker_guest import PRIMARY, Guest, make_region, wait_for_state
+from tests.backend_host.worker_guest import PRIMARY, STREAM, Guest, make_region, wait_for_state
 from tests.backend_host.worker_harness import SOFTGPU, Host, Worker
 
 SPAN, OTHER_SPAN = 0x3000_0000_0000, 0x3100_0000_0000
@@ -163,6 +163,27 @@ def test_two_programs_of_a_vgpu_have_the_same_memory(machine: Machine) -> None:
     assert first.from_device(address, 5) == b"\x09\x09\x09\x09\x07"
     fill(first, address, 10, 2)
     assert second.from_device(there, 3) == b"\x0a\x0a\x09"
+
+
+def test_memory_that_work_may_use_stays_where_it_is(machine: Machine) -> None:
+    first = machine.first
+    address = allocate(first, STEP)
+    words = first.allocate(4096)
+    first.ok("host_register", address=first.address + words, bytes=4096)
+    first.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+    gates: list[dict[str, Any]] = [
+        {"stream": STREAM, "addr": first.address + words + 4 * number, "value": 1} for number in range(2)
+    ]
+    first.cast_off("cuStreamWaitValue32_v2", **gates[0])
+    slot = first.begin("ipc_export", address=address)
+    first.cast_off("cuStreamWaitValue32_v2", **gates[1])
+    assert first.call("cuStreamQuery", hStream=STREAM).result == NOT_READY
+    assert not first.is_answered(slot), "what came before it has not ended"
+    first.write_word(words, 1)
+    assert first.finish("ipc_export", slot).result == NOT_READY, "what came after it has not"
+    assert machine.nr_shared() == 0
+    first.write_word(words + 4, 1)
+    exported(first, address)
 
 
 def test_large_memory_in_several_extents(machine: Machine) -> None:

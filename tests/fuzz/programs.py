@@ -217,7 +217,12 @@ PROGRAMS: dict[str, list[Record]] = {
     "memory": [
         Record("span_open", {"address": 0x2000_0000_0000, "bytes": 1 << 34}),
         Record("cuMemAddressReserve", {"bytes": 1 << 21}),
-        Record("cuMemCreate", {"handle": 4, "bytes": 1 << 21}),
+        Record("cuMemCreate", {"handle": 4, "bytes": 1 << 21, "is_shareable": 1}),
+        Record("physical_export", {"handle": 4}),
+        Record("physical_import", {"handle": 5}),
+        Record("ipc_export", {"address": MEMORY}),
+        Record("ipc_open"),
+        Record("ipc_close", {"address": MEMORY}),
         Record("cuMemMap", {"address": RESERVED, "bytes": 1 << 21, "handle": 4}),
         Record("cuMemSetAccess", {"address": RESERVED, "bytes": 1 << 21, "access": 3}),
         Record("cuMemRetainAllocationHandle", {"address": RESERVED}),

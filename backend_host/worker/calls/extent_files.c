@@ -109,6 +109,7 @@ static CUresult make_anew(struct fgw_worker *worker, struct fgw_range *extent)
 static CUresult open_one(struct fgw_worker *worker, struct fgw_range *extent, int *file)
 {
     const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    *file = -1;
     CUresult result = worker->driver.cuMemExportToShareableHandle(file, extent->owner, type, 0);
     if (result != CUDA_ERROR_INVALID_VALUE) {
         return result;

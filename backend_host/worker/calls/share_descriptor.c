@@ -21,7 +21,7 @@ CUresult fgw_serve_physical_export(struct fgw_worker *worker, const struct fgw_r
     struct fgv_reply_physical_export *answer = reply;
     const struct fgw_physical *physical = fgw_physical_find(worker, fixed->handle);
     struct fgw_key key;
-    int file;
+    int file = -1;
     if (!physical || physical->nr_retained == 0 || physical->is_shareable == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }

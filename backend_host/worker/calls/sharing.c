@@ -21,6 +21,7 @@
 #include "client/state.h"
 #include "page/account.h"
 #include "page/layout.h"
+#include "track/state.h"
 
 static struct fgw_key key_of(const uint64_t *words)
 {
@@ -35,6 +36,10 @@ static CUresult share(struct fgw_worker *worker, const struct fgw_range *allocat
     uint32_t nr_files;
     if (fgw_exports_find(worker, allocation->address, key)) {
         return CUDA_SUCCESS;
+    }
+    if (worker->track->busy) {
+        return CUDA_ERROR_NOT_READY; /* what came after this request may use it, too, and it will lie nowhere for a
+                                        while */
     }
     CUresult result = fgw_exports_begin(worker);
     if (result == CUDA_SUCCESS) {
