@@ -29,11 +29,12 @@ NUMBERS = dict(
 )
 ALLOWED = {
     *("read", "write", "recvfrom", "sendto", "futex", "brk", "munmap", "madvise", "sched_yield", "sched_getaffinity"),
-    *("clock_gettime", "gettid", "getpid", "rt_sigreturn", "rt_sigaction", "rt_sigprocmask", "sigaltstack"),
+    *("mremap", "clock_gettime", "gettid", "getpid", "rt_sigreturn", "rt_sigaction", "rt_sigprocmask", "sigaltstack"),
     *("set_robust_list", "rseq", "exit", "exit_group", "mmap", "mprotect"),
 }
 MOST = 600
 """More than there are."""
+MAY_MOVE = 1
 PROBES = {335, 336}
 """uretprobe and uprobe, which the kernel of the host does not ask filters about: they end whoever calls them from anywhere but its own page."""
 COMPILER = """#!{python}
@@ -155,7 +156,12 @@ def test_no_code(taken: Taken) -> None:
     for access in (EXECUTE, READ | EXECUTE, READ | WRITE | EXECUTE):
         assert taken.attempt("mmap", 0, 4096, access, PRIVATE_ANONYMOUS, (1 << 64) - 1, 0) == EPERM
         assert taken.attempt("mprotect", taken.guest.address, 4096, access) == EPERM
-    assert taken.attempt("mmap", 0, 4096, READ | WRITE, PRIVATE_ANONYMOUS, (1 << 64) - 1, 0) > 0
+    mine = taken.attempt("mmap", 0, 4096, READ | WRITE, PRIVATE_ANONYMOUS, (1 << 64) - 1, 0)
+    assert mine > 0
+    moved = taken.attempt("mremap", mine, 4096, 8192, MAY_MOVE)
+    assert moved > 0
+    assert taken.attempt("mprotect", moved, 8192, READ | EXECUTE) == EPERM, "what was moved is what it was"
+    assert taken.attempt("mremap", moved, 0, 4096, MAY_MOVE) < 0, "private memory has no second place"
 
 
 def test_nobody_is_hurt(taken: Taken) -> None:
