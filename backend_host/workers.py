@@ -27,7 +27,7 @@ from backend_host.errors import WorkerFailedError
 from backend_host.restart.records import WorkerRecord
 from backend_host.restart.store import Store
 from backend_host.service.journal import about
-from backend_host.shelf import Shelves
+from backend_host.shelf_thread import ShelfThread
 from backend_host.walls.start import AdoptedChild, Child
 from backend_host.worker_log import WorkerLog
 from backend_host.worker_start import WorkerStart
@@ -67,8 +67,6 @@ class WorkerProcess:
     process: Child
     socket: socket.socket
     on_end: Callable[["WorkerProcess", int], None] | None = None
-    vgpu: int = -1
-    """Whose shelf it puts things on, from when it has a client."""
     is_counted: bool = False
     """What it did is in its vGPU's totals already."""
     is_ended: threading.Event = field(default_factory=threading.Event)
@@ -85,11 +83,14 @@ class WorkerProcess:
         with self._pidfd_lock:
             yield self.process.pidfd >= 0
 
-    def close(self, before: Callable[["WorkerProcess"], None]) -> None:
-        """After it was reaped: its descriptors, whose numbers are somebody else's from now on, and `before` the socket's is."""
+    def forget_process(self) -> None:
+        """After it was reaped: its number is somebody else's from now on, and nobody gives it a client any more."""
         with self._pidfd_lock:
             self.process.close()
-        before(self)
+
+    def close(self) -> None:
+        """After it was reaped, and when nobody reads its socket."""
+        self.forget_process()
         self.socket.close()
 
 
@@ -154,7 +155,7 @@ class Workers:
         self._nr_failures = 0
         self._is_stopping = False
         self._said = WorkerLog()
-        self._shelves = Shelves()
+        self._shelves = ShelfThread()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
@@ -168,6 +169,7 @@ class Workers:
     def start(self) -> None:
         """Starts the reaper and the first warm workers."""
         self._said.start()
+        self._shelves.start()
         self._thread.start()
 
     def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
@@ -223,7 +225,7 @@ class Workers:
                 with self._page.for_worker(assignment.vgpu, worker.slot) as page:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
                     socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
-                self._listen(worker, assignment.vgpu)
+                self._shelves.listen(worker, assignment.vgpu, worker.socket)
             except OSError as error:
                 name = assignment.vgpu_name
                 log.warning(
@@ -263,10 +265,10 @@ class Workers:
         self._start.adopt(process, record.vgpu, record.group)
         self._said.adopt(record.slot, said)
         self._said.name(record.slot, vgpu_name, record.program)
+        self._shelves.listen(worker, record.vgpu, worker.socket)
         with self._lock:
             self._all.add(worker)
             self._selector.register(pidfd, selectors.EVENT_READ, worker)
-            self._listen(worker, record.vgpu)
         self._wake()
         return worker
 
@@ -288,7 +290,7 @@ class Workers:
         if self._thread.is_alive():
             return  # the thread still needs what is closed here
         self._said.stop()
-        self._shelves.close()
+        self._shelves.stop()
         self._selector.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
@@ -339,30 +341,17 @@ class Workers:
                     return
             timeout_s = None if self._fill() else _RETRY_S
             for key, _ in self._selector.select(timeout_s):
-                worker: WorkerProcess | None = key.data
-                if worker is None:
+                if key.data is None:
                     os.read(self._wake_read, 4096)
-                elif key.fileobj is not worker.socket:
-                    self._collect(worker)
-                elif not self._shelves.read(worker, worker.vgpu, worker.socket):
-                    self._deafen(worker)
-            self._shelves.answer()
-
-    def _listen(self, worker: WorkerProcess, vgpu: int) -> None:
-        """To what it says of the shelf of its vGPU."""
-        worker.vgpu = vgpu
-        self._selector.register(worker.socket, selectors.EVENT_READ, worker)
-
-    def _deafen(self, worker: WorkerProcess) -> None:
-        """Its socket is not read any more, if it was."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(worker.socket)
+                else:
+                    self._collect(key.data)
 
     def _collect(self, worker: WorkerProcess) -> None:
         self._selector.unregister(worker.process.pidfd)
         status = worker.process.wait()
-        worker.close(self._deafen)
-        self._shelves.leave(worker)
+        worker.forget_process()
+        self._shelves.leave(worker, worker.socket)
+        worker.socket.close()
         self._said.close(worker.slot)
         self._start.leave(worker.process)
         reading = self._page.worker(worker.slot)

@@ -10,6 +10,7 @@ import pytest
 
 from backend_host import shelf
 from backend_host.shelf import DROP, FIND, FOUND, PUT, Message, Shelves
+from backend_host.shelf_thread import ShelfThread
 
 KEY, OTHER = (1, 2), (1, 3)
 
@@ -220,3 +221,27 @@ def test_one_that_does_not_read_is_not_waited_for(workers: Sequence[Worker], she
         assert workers[0].is_heard()
         shelves.answer()
     assert workers[1].found(KEY) == 0
+
+
+def test_a_thread_listens_while_others_are_busy() -> None:
+    """Workers come and go, and one socket has the number of another that was closed."""
+    thread = ShelfThread()
+    thread.start()
+    try:
+        for number in range(20):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            thread.listen(number, 0, ours)
+            with Path(os.devnull).open("rb") as file:
+                message = Message(PUT, (1, 2), 4096).packed()
+                theirs.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [file.fileno()]))])
+            theirs.send(Message(FIND, (1, 2), 0).packed())
+            theirs.settimeout(60)
+            data, rights, _, _ = theirs.recvmsg(4096, socket.CMSG_LEN(64))
+            assert Message.unpacked(data) == Message(FOUND, (1, 2), 4096)
+            for _, _, packed in rights:
+                os.close(array("i", packed)[0])
+            thread.leave(number, ours)
+            ours.close()
+            theirs.close()
+    finally:
+        thread.stop()

@@ -85,7 +85,7 @@ def worker() -> Iterator[WorkerProcess]:
     process.kill()
     thread.join()
     theirs.close()
-    worker.close(lambda _worker: None)
+    worker.close()
 
 
 def told(worker: WorkerProcess) -> tuple[int, int, int]:
