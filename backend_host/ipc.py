@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
+from ivshmem.passing import receive_with, send_with
 
 MAX_LINE_BYTES = 1 << 20
 MAX_CONNECTIONS = 64
@@ -96,10 +97,8 @@ class Connection:
             with contextlib.suppress(BrokenPipeError):  # whoever is not admitted is told so before it asks
                 self._socket.sendall(json.dumps({"op": operation, **arguments}).encode() + b"\n")
             while not line.endswith(b"\n"):
-                data, fds, _, _ = socket.recv_fds(self._socket, 1 << 16, 4)
-                for fd in fds:
-                    os.set_inheritable(fd, False)
-                    self._received.append(fd)
+                data, fds = receive_with(self._socket, 1 << 16, 4)
+                self._received += fds
                 if not data:
                     raise ConnectionResetError
                 line += data
@@ -312,7 +311,7 @@ class Server:
     def _send(session: Session, connection: socket.socket, message: Message) -> None:
         answer = json.dumps(message).encode() + b"\n"
         fds = [session.send_fd] if session.send_fd is not None else []
-        sent = socket.send_fds(connection, [answer], fds) if fds else 0
+        sent = send_with(connection, answer, fds) if fds else 0
         connection.sendall(answer[sent:])
 
     def _handle(self, session: Session, line: bytes) -> Message:

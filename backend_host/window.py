@@ -29,6 +29,7 @@ from backend_host.restart.store import Store
 from backend_host.sizes import format_size
 from backend_host.workers import WorkerProcess, stop_all
 from ivshmem.front import WINDOW_MAX_BYTES, WINDOW_MIN_BYTES, window_front_bytes
+from ivshmem.passing import send_with
 from ivshmem.region import PAGE_BYTES, Region, RegionSizeError
 
 HELLO, WANT, RESET, PIECE, REFUSE = range(1, 6)
@@ -200,7 +201,7 @@ class Window:
 def _send(worker: WorkerProcess, fd: int, message: bytes) -> None:
     """One that cannot be told is ended, because its guest would be told nevertheless."""
     try:
-        socket.send_fds(worker.socket, [message], [fd], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        send_with(worker.socket, message, [fd], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
     except OSError as error:
         if not worker.is_ended.is_set():
             log.warning("worker %d cannot be told of a piece: %s", worker.process.pid, error)
@@ -326,5 +327,5 @@ class WindowPeer:
             return
         fd, nbytes = piece
         answer = Message(PIECE, 0, want.id, want.offset, nbytes).packed()
-        if (nr_sent := socket.send_fds(device, [answer], [fd])) < len(answer):
+        if (nr_sent := send_with(device, answer, [fd])) < len(answer):
             device.sendall(answer[nr_sent:])

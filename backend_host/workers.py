@@ -31,6 +31,7 @@ from backend_host.shelf_thread import ShelfThread
 from backend_host.walls.start import AdoptedChild, Child
 from backend_host.worker_log import WorkerLog
 from backend_host.worker_start import WorkerStart
+from ivshmem.passing import send_with
 
 MAX_FAILURES = 3
 """Workers that end in a row, before they had a client, until none is kept warm any more."""
@@ -224,7 +225,7 @@ class Workers:
                 self._keep(worker, assignment, group)  # before it is told: from then on it may outlive us
                 with self._page.for_worker(assignment.vgpu, worker.slot) as page:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
-                    socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
+                    send_with(worker.socket, json.dumps(message).encode(), descriptors)
                 self._shelves.listen(worker, assignment.vgpu, worker.socket)
             except OSError as error:
                 name = assignment.vgpu_name

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from ivshmem.passing import receive_with
 from ivshmem.region import lib
 
 NR_PEERS: int = lib.FGV_NR_PEERS
@@ -48,7 +49,7 @@ class Bells:
         self._fds: list[int] = []
         connection.settimeout(_ANSWER_S)
         try:
-            message, self._fds, _, _ = socket.recv_fds(connection, HELLO.size, NR_DESCRIPTORS)
+            message, self._fds = receive_with(connection, HELLO.size, NR_DESCRIPTORS)
             if len(message) != HELLO.size or len(self._fds) != NR_DESCRIPTORS:
                 raise BellsError("what answers is no ivshmem server, or one of another FairGV release")
             magic, self.region_bytes = HELLO.unpack(message)

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ivshmem.passing import receive_with, send_with
+
 MESSAGE_BYTES = 1 << 16
 MOST_DESCRIPTORS = 253
 """In a message: the kernel's limit."""
@@ -84,7 +86,7 @@ class StoreProcess:
     def _serve(self, daemon: socket.socket) -> bool:
         """To the end of the connection. True: the daemon wants it to end."""
         while True:
-            text, fds, _, _ = socket.recv_fds(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            text, fds = receive_with(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS)
             if not text:
                 return False
             try:
@@ -120,7 +122,7 @@ class StoreProcess:
     def _give(self, daemon: socket.socket) -> None:
         for item in self._items.values():
             text = json.dumps({"name": item.name, "record": item.record, "has_life": item.has_life}).encode()
-            socket.send_fds(daemon, [text], item.fds) if item.fds else daemon.send(text)
+            send_with(daemon, text, item.fds)
         daemon.send(b"{}")
 
 

@@ -16,6 +16,7 @@ from backend_host.errors import FairGVError
 from backend_host.ipc import peer_uid
 from backend_host.restart.keeping import MESSAGE_BYTES, MOST_DESCRIPTORS, Item
 from backend_host.worker._worker import lib
+from ivshmem.passing import receive_with, send_with
 from ivshmem.region import lib as region_lib
 
 SOCKET = "store.sock"
@@ -144,7 +145,7 @@ class Store:
 
     @staticmethod
     def _receive(connection: socket.socket) -> Item | None:
-        text, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        text, fds = receive_with(connection, MESSAGE_BYTES, MOST_DESCRIPTORS)
         try:
             message = json.loads(text)
             if not message:
@@ -166,7 +167,7 @@ class Store:
             try:
                 if len(text) > MESSAGE_BYTES:
                     raise ValueError(f"a record of {len(text)} bytes")
-                socket.send_fds(self._connection, [text], list(fds)) if fds else self._connection.send(text)
+                send_with(self._connection, text, fds)
             except (OSError, ValueError) as error:
                 log.error("programs would not outlive this daemon from now on: the store does not hear (%s)", error)
                 self._connection.close()

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from ivshmem.passing import send_with
+
 SOCKET = Path("/run/systemd/journal/socket")
 _IDENTIFIER = "fairgv-host"
 _PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
@@ -97,7 +99,7 @@ class JournalHandler(logging.Handler):
                 fcntl.F_ADD_SEALS,
                 fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE,
             )
-            socket.send_fds(self._socket, [], [file], socket.MSG_DONTWAIT)
+            send_with(self._socket, b"", [file], socket.MSG_DONTWAIT)
         finally:
             os.close(file)
 

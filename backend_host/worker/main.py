@@ -22,6 +22,7 @@ from backend_host.worker.images import Inspector, Printing
 from backend_host.worker.making import Maker
 from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
 from backend_host.worker.weigh import other_process, weigh
+from ivshmem.passing import receive_with
 
 DEFAULT_LIBRARY = "libcuda.so.1"
 MESSAGE_BYTES = 65536
@@ -99,8 +100,7 @@ def serve(socket_fd: int, library: str, device: int) -> int:
         raise WorkerError(ffi.string(error).decode(errors="replace"))
     with socket.socket(fileno=socket_fd) as daemon:
         try:
-            received = socket.recv_fds(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
-            message, descriptors, _, _ = received
+            message, descriptors = receive_with(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS)
         except OSError:
             message, descriptors = b"", []
         if not message:
