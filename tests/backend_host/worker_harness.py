@@ -171,6 +171,8 @@ class Worker:
         """What it said when it ended, or why it said nothing."""
         self.socket.settimeout(timeout_s)
         message = self.socket.recv(65536)
+        while message and not message.startswith(b"{"):  # of its vGPU's shelf
+            message = self.socket.recv(65536)
         assert self.process.has_ended(timeout_s)
         self.process.wait()
         self.socket.close()
