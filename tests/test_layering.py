@@ -35,8 +35,7 @@ OTHER_NAMES = {
     ("managed_variable", "module"): "the guest copies these variables to the device and back",
     ("occupancy", "launch"): "the guest keeps the answers",
     ("physical", "virtual_memory"): "virtual_memory.c would be too long",
-    ("pool_cache", "pool"): "the guest keeps freed memory",
-    ("pool_memory", "pool"): "pool.c would be too long",
+    ("pool_cache", "pool_memory"): "the guest keeps freed memory",
     ("reservation", "virtual_memory"): "virtual_memory.c would be too long",
 }
 # benchmarks, dashboards, manual and tests may look at everything; nobody of the above may look at them.

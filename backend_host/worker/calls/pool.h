@@ -10,6 +10,10 @@ void fgw_pool_release(struct fgw_worker *worker, const struct fgw_handle *handle
 /* Of pool_saved.c. */
 const char *fgw_pool_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver);
 const char *fgw_pool_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved);
+/* By the client's number, 0: the device's own. CUDA_ERROR_INVALID_VALUE: there is none. */
+CUresult fgw_pool_find(struct fgw_worker *worker, uint64_t number, struct fgw_memory_pool **pool);
+/* Frees one that was destroyed, if nothing of it is used any more. */
+void fgw_pool_end_if_unused(struct fgw_worker *worker, struct fgw_memory_pool *pool);
 /* Memory of the pool is no longer the client's. `stream`: others may have it when the work is over that is in this
  * stream now; NULL: at once. */
 void fgw_pool_free(struct fgw_worker *worker, const struct fgw_range *range, struct fgw_stream *stream);
