@@ -12,12 +12,6 @@ __global__ void set(int *out, int value)
     *out = value;
 }
 
-static const char *said(cudaError_t error)
-{
-    cudaGetLastError();
-    return cudaGetErrorName(error);
-}
-
 static void exporter(const Other &other)
 {
     cudaEvent_t event, plain, own;

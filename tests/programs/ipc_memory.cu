@@ -9,19 +9,6 @@ struct Handles {
     cudaIpcMemHandle_t large, small;
 };
 
-__global__ void add(int *values, size_t nr, int what)
-{
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nr; i += gridDim.x * (size_t)blockDim.x) {
-        values[i] += what;
-    }
-}
-
-static const char *said(cudaError_t error)
-{
-    cudaGetLastError();
-    return cudaGetErrorName(error);
-}
-
 /* All values are this one, or "differ". */
 static std::string values_of(const int *memory, size_t nr)
 {

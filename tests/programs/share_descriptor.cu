@@ -1,35 +1,12 @@
 /* Memory of cuMemCreate in two processes, by file descriptors. */
-#include <cuda.h>
 #include <fcntl.h>
 #include <vector>
 
+#include "driver_calls.h"
 #include "two_processes.h"
 
 static const CUmemAllocationHandleType FD = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 static const int NR_PIECES = 3;
-
-static const char *said(CUresult result)
-{
-    const char *text = nullptr;
-    cuGetErrorName(result, &text);
-    return text != nullptr ? text : "?";
-}
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        CUresult ok_result = (call);                                                                                   \
-        if (ok_result != CUDA_SUCCESS) {                                                                               \
-            std::printf("line %d: %s gave %s\nFAIL\n", __LINE__, #call, said(ok_result));                              \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
-
-__global__ void add(int *values, size_t nr, int what)
-{
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nr; i += gridDim.x * (size_t)blockDim.x) {
-        values[i] += what;
-    }
-}
 
 static CUmemAllocationProp on_device(int types)
 {
@@ -89,11 +66,11 @@ static void exporter(const Other &other)
     CHECK(cudaFree(nullptr));
     int fd = -1;
     CUmemGenericAllocationHandle handle = piece_new(0);
-    std::printf("of no type: %s\n", said(cuMemExportToShareableHandle(&fd, handle, FD, 0)));
+    std::printf("of no type: %s\n", name(cuMemExportToShareableHandle(&fd, handle, FD, 0)));
     OK(cuMemRelease(handle));
     handle = piece_new(FD);
-    std::printf("as no type: %s\n", said(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_NONE, 0)));
-    std::printf("with flags: %s\n", said(cuMemExportToShareableHandle(&fd, handle, FD, 1)));
+    std::printf("as no type: %s\n", name(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_NONE, 0)));
+    std::printf("with flags: %s\n", name(cuMemExportToShareableHandle(&fd, handle, FD, 1)));
     OK(cuMemExportToShareableHandle(&fd, handle, FD, 0));
     std::printf("closed by exec: %d\n", (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
     CUmemGenericAllocationHandle own = 0;
@@ -102,7 +79,7 @@ static void exporter(const Other &other)
     OK(cuMemRelease(own));
     OK(cuMemRelease(handle));
     close(fd);
-    std::printf("released: %s\n", said(cuMemRelease(handle)));
+    std::printf("released: %s\n", name(cuMemRelease(handle)));
 
     std::vector<CUmemGenericAllocationHandle> handles;
     for (int i = 0; i < NR_PIECES; i++) {
@@ -138,11 +115,11 @@ static bool importer(const Other &other)
         OK(cuMemRelease(again));
         close(fd);
     }
-    std::printf("passed on: %s\n", said(cuMemExportToShareableHandle(&out, handles[0], FD, 0)));
+    std::printf("passed on: %s\n", name(cuMemExportToShareableHandle(&out, handles[0], FD, 0)));
     std::printf("a descriptor that is closed: %s\n",
-                said(cuMemImportFromShareableHandle(&again, (void *)(size_t)1000, FD)));
+                name(cuMemImportFromShareableHandle(&again, (void *)(size_t)1000, FD)));
     if (pipe(pipes) == 0) {
-        std::printf("a pipe: %s\n", said(cuMemImportFromShareableHandle(&again, (void *)(size_t)pipes[0], FD)));
+        std::printf("a pipe: %s\n", name(cuMemImportFromShareableHandle(&again, (void *)(size_t)pipes[0], FD)));
     }
     other.wait();
     int *memory = map(handles);

@@ -8,19 +8,6 @@ struct Pieces {
     cudaMemPoolPtrExportData first, second;
 };
 
-__global__ void add(int *values, size_t nr, int what)
-{
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nr; i += gridDim.x * (size_t)blockDim.x) {
-        values[i] += what;
-    }
-}
-
-static const char *said(cudaError_t error)
-{
-    cudaGetLastError();
-    return cudaGetErrorName(error);
-}
-
 static void print_ends(const char *what, const int *memory)
 {
     int ends[2];

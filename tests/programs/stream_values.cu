@@ -2,25 +2,7 @@
  * Streams that wait for values in memory: written by another stream, by the program, by a kernel, and in batches. The
  * kernel is launched once before anything waits: loading it, which its first launch may do, may wait for all streams.
  */
-#include <cuda.h>
-
-#include "check.h"
-
-static const char *name(CUresult result)
-{
-    const char *text = nullptr;
-    cuGetErrorName(result, &text);
-    return text != nullptr ? text : "?";
-}
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        CUresult ok_result = (call);                                                                                   \
-        if (ok_result != CUDA_SUCCESS) {                                                                               \
-            std::printf("line %d: %s gave %s\nFAIL\n", __LINE__, #call, name(ok_result));                              \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
+#include "driver_calls.h"
 
 __global__ void set(volatile int *where, int what)
 {

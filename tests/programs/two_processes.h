@@ -15,6 +15,20 @@
 
 #include "check.h"
 
+/* What a call said, which is forgotten. */
+static inline const char *said(cudaError_t error)
+{
+    cudaGetLastError();
+    return cudaGetErrorName(error);
+}
+
+__global__ void add(int *values, size_t nr, int what)
+{
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nr; i += gridDim.x * (size_t)blockDim.x) {
+        values[i] += what;
+    }
+}
+
 class Other
 {
   public:

@@ -3,26 +3,9 @@
  * piece, is computed with as one, and shrinks; and what the driver refuses.
  */
 #include <cstring>
-#include <cuda.h>
 #include <vector>
 
-#include "check.h"
-
-static const char *name(CUresult result)
-{
-    const char *text = nullptr;
-    cuGetErrorName(result, &text);
-    return text != nullptr ? text : "?";
-}
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        CUresult ok_result = (call);                                                                                   \
-        if (ok_result != CUDA_SUCCESS) {                                                                               \
-            std::printf("line %d: %s gave %s\nFAIL\n", __LINE__, #call, name(ok_result));                              \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
+#include "driver_calls.h"
 
 __global__ void fill(int *out, size_t nr, int first)
 {

@@ -93,3 +93,22 @@ class Device:
     def nr_kernels(self) -> int:
         """Kernels served since the shared file was made; see state.h for its layout."""
         return int.from_bytes(self.state.read_bytes()[24:32], "little")
+
+
+def heard(process: subprocess.Popen[str]) -> str:
+    """The next line of a case."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def tell(process: subprocess.Popen[str], text: str = "") -> None:
+    """A line to a case that waits for one."""
+    assert process.stdin is not None
+    process.stdin.write(text + "\n")
+    process.stdin.flush()
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Ends a case at once."""
+    process.kill()
+    process.wait(TIMEOUT_S)

@@ -4,42 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.softgpu.driver_harness import CASES, ROOT, TIMEOUT_S, Device, build
+from tests.softgpu.driver_harness import CASES, ROOT, TIMEOUT_S, Device, heard, kill, tell
+
+pytestmark = pytest.mark.usefixtures("driver_cases")
 
 PROGRAMS = ROOT / "tests" / "programs"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _built() -> None:
-    build()
-
-
-@pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
-    device = Device(tmp_path)
-    yield device
-    device.close()
-
-
-def _line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def _answer(process: subprocess.Popen[str], text: str = "") -> None:
-    assert process.stdin is not None
-    process.stdin.write(text + "\n")
-    process.stdin.flush()
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait(TIMEOUT_S)
 
 
 def _passes(result: subprocess.CompletedProcess[str]) -> bool:
@@ -112,18 +84,18 @@ def test_wrong_calls_are_refused(device: Device) -> None:
 def test_memory_is_bounded_over_all_processes(device: Device) -> None:
     small = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M")
     first = small.start_case("allocate", "48")
-    assert _line(first) == "allocate CUDA_SUCCESS"
-    assert _line(first) == "free 16 of 64 MiB"
+    assert heard(first) == "allocate CUDA_SUCCESS"
+    assert heard(first) == "free 16 of 64 MiB"
     second = small.start_case("allocate", "17")
-    assert _line(second) == "allocate CUDA_ERROR_OUT_OF_MEMORY"
-    assert _line(second) == "free 16 of 64 MiB"
-    _answer(second)
+    assert heard(second) == "allocate CUDA_ERROR_OUT_OF_MEMORY"
+    assert heard(second) == "free 16 of 64 MiB"
+    tell(second)
     assert second.wait(TIMEOUT_S) == 1
-    _kill(first)
+    kill(first)
     third = small.start_case("allocate", "64")
-    assert _line(third) == "allocate CUDA_SUCCESS"
-    assert _line(third) == "free 0 of 64 MiB"
-    _answer(third)
+    assert heard(third) == "allocate CUDA_SUCCESS"
+    assert heard(third) == "free 0 of 64 MiB"
+    tell(third)
     assert third.wait(TIMEOUT_S) == 0
 
 
@@ -141,31 +113,31 @@ def test_kernels_of_two_processes_are_served_one_at_a_time(device: Device) -> No
 
 def test_a_killed_process_gives_its_turn_back(device: Device) -> None:
     holder = device.start_case("hold")
-    assert _line(holder) == "running"
+    assert heard(holder) == "running"
     waiting = device.start_case("queue")
-    assert _line(waiting) == "loaded"
-    _answer(waiting)
-    assert _line(waiting) == "query CUDA_ERROR_NOT_READY"
+    assert heard(waiting) == "loaded"
+    tell(waiting)
+    assert heard(waiting) == "query CUDA_ERROR_NOT_READY"
     assert device.nr_kernels() == 0
-    _kill(holder)
-    assert _line(waiting) == "PASS"
+    kill(holder)
+    assert heard(waiting) == "PASS"
     assert waiting.wait(TIMEOUT_S) == 0
     assert device.nr_kernels() == 1
 
 
 def test_a_killed_waiter_is_skipped(device: Device) -> None:
     holder = device.start_case("hold")
-    assert _line(holder) == "running"
+    assert heard(holder) == "running"
     waiters = [device.start_case("queue") for _ in range(3)]
     for waiter in waiters:
-        assert _line(waiter) == "loaded"
-        _answer(waiter)
-        assert _line(waiter) == "query CUDA_ERROR_NOT_READY"
-    _kill(waiters[0])
-    _kill(waiters[1])
-    _answer(holder)
-    assert _line(holder) == "PASS"
-    assert _line(waiters[2]) == "PASS"
+        assert heard(waiter) == "loaded"
+        tell(waiter)
+        assert heard(waiter) == "query CUDA_ERROR_NOT_READY"
+    kill(waiters[0])
+    kill(waiters[1])
+    tell(holder)
+    assert heard(holder) == "PASS"
+    assert heard(waiters[2]) == "PASS"
     assert (holder.wait(TIMEOUT_S), waiters[2].wait(TIMEOUT_S)) == (0, 0)
 
 
@@ -187,7 +159,7 @@ def test_a_fault_is_sticky_and_a_reset_does_not_help(device: Device) -> None:
 
 def test_a_fault_is_that_of_all_contexts_of_the_process_and_of_no_other_process(device: Device) -> None:
     waiting = device.start_case("queue")
-    assert _line(waiting) == "loaded"
+    assert heard(waiting) == "loaded"
     result = device.run_case("two_contexts")
     assert result.stdout.splitlines() == [
         "first CUDA_ERROR_ILLEGAL_ADDRESS",
@@ -195,7 +167,7 @@ def test_a_fault_is_that_of_all_contexts_of_the_process_and_of_no_other_process(
         "third CUDA_ERROR_ILLEGAL_ADDRESS",
         "destroyed CUDA_ERROR_INVALID_CONTEXT",
     ]
-    _answer(waiting)
+    tell(waiting)
     output, _ = waiting.communicate(timeout=TIMEOUT_S)
     assert output.splitlines()[-1] == "PASS"
 

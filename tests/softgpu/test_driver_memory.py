@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.softgpu.driver_harness import Device, build
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _built() -> None:
-    build()
-
-
-@pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
-    device = Device(tmp_path)
-    yield device
-    device.close()
+from tests.softgpu.driver_harness import Device
 
 
 @pytest.mark.parametrize("wall", ["0", "1"])

@@ -2,41 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.softgpu.driver_harness import TIMEOUT_S, Device, build
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _built() -> None:
-    build()
-
-
-@pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
-    device = Device(tmp_path)
-    yield device
-    device.close()
-
-
-def _line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def _tell(process: subprocess.Popen[str], text: str = "") -> None:
-    assert process.stdin is not None
-    process.stdin.write(text + "\n")
-    process.stdin.flush()
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait(TIMEOUT_S)
+from tests.softgpu.driver_harness import TIMEOUT_S, Device, heard, kill, tell
 
 
 @pytest.mark.parametrize("wall", ["0", "1"])
@@ -47,21 +17,21 @@ def test_two_processes_see_one_memory_which_counts_once_and_outlives_its_maker(
     small = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M", FAIRGV_SOFTGPU_WALL=wall)
     maker, taker = small.start_case("share", kind), small.start_case("take", kind)
     for _ in range(2 if kind == "pool" else 1):
-        _tell(taker, _line(maker))
-    assert _line(maker) == "value 7, used 32 MiB"
-    assert _line(taker) == "value 7, used 32 MiB"
-    assert _line(taker) == "filled"
-    _tell(maker)
-    assert _line(maker) == "value 8, used 32 MiB"
-    assert _line(maker) == "value 9, used 32 MiB"
-    _tell(taker)
-    assert _line(taker) == "value 9, used 32 MiB"
-    _kill(maker)
-    _tell(taker)
-    assert _line(taker) == "value 9, used 32 MiB"
-    assert _line(taker) == "no room CUDA_ERROR_OUT_OF_MEMORY"
-    assert _line(taker) == "used 0 MiB"
-    assert _line(taker) == "room CUDA_SUCCESS"
+        tell(taker, heard(maker))
+    assert heard(maker) == "value 7, used 32 MiB"
+    assert heard(taker) == "value 7, used 32 MiB"
+    assert heard(taker) == "filled"
+    tell(maker)
+    assert heard(maker) == "value 8, used 32 MiB"
+    assert heard(maker) == "value 9, used 32 MiB"
+    tell(taker)
+    assert heard(taker) == "value 9, used 32 MiB"
+    kill(maker)
+    tell(taker)
+    assert heard(taker) == "value 9, used 32 MiB"
+    assert heard(taker) == "no room CUDA_ERROR_OUT_OF_MEMORY"
+    assert heard(taker) == "used 0 MiB"
+    assert heard(taker) == "room CUDA_SUCCESS"
     assert taker.wait(TIMEOUT_S) == 0
 
 
@@ -70,18 +40,18 @@ def test_a_killed_importer_leaves_nothing(device: Device, kind: str) -> None:
     small = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M")
     maker, taker = small.start_case("share", kind), small.start_case("take", kind)
     for _ in range(2 if kind == "pool" else 1):
-        _tell(taker, _line(maker))
-    assert _line(maker) == "value 7, used 32 MiB"
-    assert _line(taker) == "value 7, used 32 MiB"
-    _kill(taker)
-    _kill(maker)
+        tell(taker, heard(maker))
+    assert heard(maker) == "value 7, used 32 MiB"
+    assert heard(taker) == "value 7, used 32 MiB"
+    kill(taker)
+    kill(maker)
     last = small.start_case("allocate", "64")
-    assert _line(last) == "allocate CUDA_SUCCESS"
+    assert heard(last) == "allocate CUDA_SUCCESS"
 
 
 def test_forged_handles_are_refused(device: Device) -> None:
     maker, forger = device.start_case("share", "memory"), device.start_case("forged")
-    _tell(forger, _line(maker))
+    tell(forger, heard(maker))
     output, _ = forger.communicate(timeout=TIMEOUT_S)
     assert output.splitlines() == [
         "refused many, otherwise 0",
@@ -97,16 +67,16 @@ def test_a_handle_is_good_on_its_device_only(device: Device, tmp_path: Path) -> 
     (tmp_path / "other").mkdir()
     other = Device(tmp_path / "other")
     forger = other.start_case("forged")
-    _tell(forger, _line(maker))
+    tell(forger, heard(maker))
     output, _ = forger.communicate(timeout=TIMEOUT_S)
     assert "itself CUDA_ERROR_INVALID_DEVICE" in output.splitlines()
 
 
 def test_a_handle_of_a_dead_process_is_refused(device: Device) -> None:
     maker, forger = device.start_case("share", "memory"), device.start_case("forged")
-    token = _line(maker)
-    _kill(maker)
-    _tell(forger, token)
+    token = heard(maker)
+    kill(maker)
+    tell(forger, token)
     output, _ = forger.communicate(timeout=TIMEOUT_S)
     assert output.splitlines() == [
         "refused many, otherwise 0",
@@ -118,8 +88,8 @@ def test_a_handle_of_a_dead_process_is_refused(device: Device) -> None:
 
 def test_forged_pieces_of_pools_are_refused(device: Device) -> None:
     maker, forger = device.start_case("share", "pool"), device.start_case("forged_pool")
-    _tell(forger, _line(maker))
-    _tell(forger, _line(maker))
+    tell(forger, heard(maker))
+    tell(forger, heard(maker))
     output, _ = forger.communicate(timeout=TIMEOUT_S)
     assert output.splitlines() == [
         *["forged CUDA_ERROR_INVALID_VALUE"] * 8,
@@ -150,20 +120,20 @@ def test_files_that_lie_are_refused(device: Device) -> None:
 @pytest.mark.parametrize("end", ["told", "killed"])
 def test_a_process_waits_for_anothers_event_until_it_is_there_or_its_process_is_not(device: Device, end: str) -> None:
     maker, waiter = device.start_case("record"), device.start_case("await")
-    _tell(waiter, _line(maker))
-    assert _line(waiter) == "query CUDA_ERROR_NOT_READY"
-    assert _line(waiter) == "behind CUDA_ERROR_NOT_READY"
+    tell(waiter, heard(maker))
+    assert heard(waiter) == "query CUDA_ERROR_NOT_READY"
+    assert heard(waiter) == "behind CUDA_ERROR_NOT_READY"
     if end == "told":
-        _tell(maker)
-        assert _line(maker) == "PASS"
+        tell(maker)
+        assert heard(maker) == "PASS"
     else:
-        _kill(maker)
+        kill(maker)
     output, _ = waiter.communicate(timeout=TIMEOUT_S)
     assert output.splitlines() == ["query CUDA_SUCCESS", "behind CUDA_SUCCESS", "PASS"]
 
 
 def test_a_context_ends_though_it_waits_for_an_event(device: Device) -> None:
     maker, waiter = device.start_case("record"), device.start_case("await", "reset")
-    _tell(waiter, _line(maker))
+    tell(waiter, heard(maker))
     output, _ = waiter.communicate(timeout=TIMEOUT_S)
     assert output.splitlines()[-1] == "reset"
