@@ -23,6 +23,9 @@ from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairG
 from backend_host.ipc import Connection, Session
 from backend_host.launching import launch, start_in_background, wait_for_end, wait_for_start
 from backend_host.ready import Latch, ReadyPipe
+from backend_host.requests import Requests
+from backend_host.service.events import Events
+from backend_host.service.roles import Roles
 from scheduler.registry import DEFAULT_POLICY
 from tests.children import running
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
@@ -112,9 +115,16 @@ def test_unknown_requests_and_domains(host: Host) -> None:
 
 @pytest.mark.parametrize("operation", ["stop", "attach", "detach", "set"])
 def test_only_the_owner_may_change_anything(operation: str, tmp_path: Path) -> None:
-    daemon = Daemon(config(tmp_path))
+    nothing: Any = None  # is asked for before that was looked at
+    requests = Requests(nothing, nothing, Events(None), Roles.of_host(config(tmp_path)), nothing)
     with pytest.raises(RefusedError, match="own user"):
-        daemon._handle(Session(os.geteuid() + 1), {"op": operation, "domain": "vm"})
+        requests.answer(Session(os.geteuid() + 1), {"op": operation, "domain": "vm"})
+
+
+def test_a_daemon_that_begins_says_so(tmp_path: Path) -> None:
+    """Commands of the daemon before may ask while parts are put together."""
+    with pytest.raises(RefusedError, match="about to begin"):
+        Daemon(config(tmp_path))._handle(Session(os.geteuid()), {"op": "status"})
 
 
 def test_looking_under_load(host: Host) -> None:

@@ -1,0 +1,126 @@
+"""All that a daemon serves with: Gpus, vGPUs, domains and machines, put together in the order in which they need each other."""
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+
+from backend_host.config import BY_DEVICE, Config
+from backend_host.device.gpu import Gpu, find, serving
+from backend_host.devices import Device
+from backend_host.domains import Domains
+from backend_host.guest_teller import GuestTeller
+from backend_host.ipc import Server
+from backend_host.machines import Machines
+from backend_host.restart.old import OldPrograms
+from backend_host.restart.succession import Succession
+from backend_host.service.events import Events
+from backend_host.service.kept import KeptVGpus, read_kept
+from backend_host.service.reload import Reloading
+from backend_host.statistics import DaemonStatistics
+from backend_host.vgpus import VGpuRegistry
+from backend_host.vm.doorbell import Doorbells, server_identity
+from backend_host.walls import cgroups
+from backend_host.walls.check import walls_of_host
+from backend_host.worker._worker import lib
+
+
+class Parts:
+    """Those of one daemon, which begin to serve at once and are taken down with the stack. `config` is what is served by now."""
+
+    def __init__(
+        self,
+        config: Config,
+        devices: Sequence[Device],
+        server: Server,
+        succession: Succession,
+        events: Events,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self.config = config
+        self._started_ns = time.monotonic_ns()
+        walls = walls_of_host(config.walls, is_lenient=config.is_private)
+        tree = cgroups.find() if "cgroup" in walls else None
+        if tree is not None:
+            tree.sweep()
+        self.gpus = [
+            stack.enter_context(
+                serving(number, device, config, walls, tree, succession.store, succession.gpu(number, device))
+            )
+            for number, device in enumerate(devices)
+        ]
+        self._check(config)  # a Gpu that is not there stops the start, and not each attach
+        doorbells = Doorbells(config.state_dir / "doorbells", server_identity(config.server_user))
+        stack.callback(doorbells.close)
+        self.vgpus = VGpuRegistry(self.gpus, lib.fgw_table_hash(), config.limits, succession.store)
+        stack.callback(self.vgpus.remove_all)
+        succession.adopt(self.gpus, self.vgpus, doorbells, events)
+        succession.adopt_sessions(self.vgpus, server, {"guest_library": config.guest_library})
+        for gpu in self.gpus:
+            stack.enter_context(gpu.watched(self._watchdog_s(gpu), self.vgpus.time_out, self.vgpus.expel))
+        adopts_all = config.adopt == "all" and not config.is_private
+        self.domains = Domains(
+            self.vgpus,
+            config.libvirt_uri,
+            config.state_dir,
+            adopts_all,
+            doorbells,
+            config.vgpu,
+            config.pinned_bytes,
+        )
+        stack.callback(self.domains.stop)
+        pattern = "" if config.is_private else config.shm_files
+        self.machines = Machines(self.vgpus, lib.fgw_table_hash(), config.state_dir, events, pattern, config.vgpu)
+        stack.callback(self.machines.stop)
+        kept = KeptVGpus(self.vgpus, self.machines)
+        wanted = read_kept(config)
+        teller = GuestTeller(self.vgpus.tell_guests)
+        stack.callback(teller.stop)
+        teller.start()
+        self.reloading = Reloading(config, kept, self._check, self._serve_by)
+
+        def begin() -> None:
+            succession.forget_foreign()
+            self.domains.start()
+            kept.swap(wanted)
+            self.machines.start()
+            self.vgpus.release_unclaimed("session")
+
+        self.old = OldPrograms(succession.foreign, begin)
+        stack.callback(self.old.stop)
+        stack.callback(self.old.end)
+        self.vgpus.check_open = self.old.check
+        self.old.start()
+
+    def _check(self, config: Config) -> None:
+        if config.vgpu.gpu:
+            find(self.gpus, config.vgpu.gpu)
+
+    def _serve_by(self, config: Config) -> None:
+        """From now on. What is asked meanwhile goes by the one or by the other."""
+        if config.vgpu != self.config.vgpu:
+            self.domains.follow(config.vgpu)
+            self.machines.follow(config.vgpu)
+        self.config = config
+        self.vgpus.set_limits(config.limits)
+
+    def _watchdog_s(self, gpu: Gpu) -> int:
+        return gpu.device.watchdog_s if self.config.watchdog_s == BY_DEVICE else self.config.watchdog_s
+
+    def statistics(self, nr_restarts: int, heap_age_ns: int = 0) -> DaemonStatistics:
+        """What this daemon and everything in it did so far. `heap_age_ns`: how old what is told of heaps may be."""
+        gpus, vgpus = self.vgpus.snapshot(heap_age_ns)
+        first, *_ = gpus
+        return DaemonStatistics(
+            pid=os.getpid(),
+            uptime_ns=time.monotonic_ns() - self._started_ns,
+            policy=first.policy,
+            slice_ns=first.slice_ns,
+            device=self.gpus[0].device_statistics(),
+            gpus=gpus,
+            vgpus=vgpus,
+            debts=self.vgpus.debts.statistics(sum(gpu.used_ns for gpu in gpus)),
+            nr_restarts=nr_restarts,
+            domain_uuids=self.domains.uuids(),
+            waits_for=self.old.sentence(),
+        )
