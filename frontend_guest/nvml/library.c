@@ -128,20 +128,9 @@ nvmlReturn_t nvml_device_facts(nvmlDevice_t device, struct fgv_device_facts *fac
     return NVML_SUCCESS;
 }
 
-bool nvml_program_at(uint32_t index, struct nvml_program *program)
+bool nvml_program_at(uint32_t index, struct fgv_program *program)
 {
-    const struct fgv_client *client = &region.clients[index];
-    /* acquire: the entry was filled before */
-    if (atomic_load_explicit(&client->state, memory_order_acquire) != FGV_CLIENT_READY) {
-        return false;
-    }
-    *program = (struct nvml_program){
-        .pid = client->pid,
-        .gpu_permille = atomic_load_explicit(&client->gpu_permille, memory_order_relaxed),
-        .memory_bytes = atomic_load_explicit(&client->memory_bytes, memory_order_relaxed),
-    };
-    memcpy(program->name, client->program, sizeof(program->name) - 1);
-    return true;
+    return fgv_program_read(&region, index, program);
 }
 
 nvmlReturn_t nvml_text(char *to, unsigned int room, const char *text)
@@ -217,7 +206,7 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
-    struct nvml_program program;
+    struct fgv_program program;
     if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
     }

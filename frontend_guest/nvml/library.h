@@ -14,6 +14,7 @@
 #include "cuda_api/facts.h"
 #include "ivshmem/region.h"
 #include "nvml/nvml.h"
+#include "region/program.h"
 
 struct nvml_device {
     uint32_t index; /* in the facts */
@@ -27,16 +28,8 @@ nvmlReturn_t nvml_device_facts(nvmlDevice_t device, struct fgv_device_facts *fac
 uint32_t nvml_nr_devices(void);
 nvmlDevice_t nvml_device(uint32_t index);
 
-/* A program that the region's host serves. */
-struct nvml_program {
-    uint32_t pid; /* in the guest */
-    uint32_t gpu_permille;
-    uint64_t memory_bytes;
-    char name[FGV_PROGRAM_BYTES];
-};
-
 /* False for an entry that no program is served in. */
-bool nvml_program_at(uint32_t index, struct nvml_program *program);
+bool nvml_program_at(uint32_t index, struct fgv_program *program);
 
 /* Copies a text with its end; INSUFFICIENT_SIZE when it does not fit. */
 nvmlReturn_t nvml_text(char *to, unsigned int room, const char *text);

@@ -10,7 +10,7 @@
 static uint64_t used_bytes(void)
 {
     uint64_t bytes = 0;
-    struct nvml_program program;
+    struct fgv_program program;
     for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
         if (nvml_program_at(i, &program)) {
             bytes += program.memory_bytes;
@@ -65,7 +65,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     struct fgv_device_facts facts;
-    struct nvml_program program;
+    struct fgv_program program;
     uint32_t permille = 0;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
     if (result != NVML_SUCCESS || !utilization) {
@@ -83,10 +83,10 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvml
 
 /* Calls `take(to, place, program)` for each program while there is room. *count: room, then how many there are. */
 static nvmlReturn_t programs(nvmlDevice_t device, unsigned int *count, void *to,
-                             void (*take)(void *to, unsigned int place, const struct nvml_program *program))
+                             void (*take)(void *to, unsigned int place, const struct fgv_program *program))
 {
     struct fgv_device_facts facts;
-    struct nvml_program program;
+    struct fgv_program program;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
     if (result != NVML_SUCCESS || !count || (*count != 0 && !to)) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
@@ -106,13 +106,13 @@ static nvmlReturn_t programs(nvmlDevice_t device, unsigned int *count, void *to,
     return result;
 }
 
-static void take_v1(void *to, unsigned int place, const struct nvml_program *program)
+static void take_v1(void *to, unsigned int place, const struct fgv_program *program)
 {
     ((nvmlProcessInfo_v1_t *)to)[place] =
         (nvmlProcessInfo_v1_t){.pid = program->pid, .usedGpuMemory = program->memory_bytes};
 }
 
-static void take(void *to, unsigned int place, const struct nvml_program *program)
+static void take(void *to, unsigned int place, const struct fgv_program *program)
 {
     ((nvmlProcessInfo_t *)to)[place] = (nvmlProcessInfo_t){.pid = program->pid,
                                                            .usedGpuMemory = program->memory_bytes,
@@ -164,7 +164,7 @@ NO_PROGRAMS(nvmlDeviceGetMPSComputeRunningProcesses)
 NO_PROGRAMS(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NO_PROGRAMS(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
-static void take_sample(void *to, unsigned int place, const struct nvml_program *program)
+static void take_sample(void *to, unsigned int place, const struct fgv_program *program)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "ivshmem/told.h"
 #include "region/find.h"
+#include "region/program.h"
 
 #define NAME_WIDTH    40
 #define WHOLE         1000u
@@ -46,27 +47,13 @@ void fgv_log_cause(enum fgv_cause cause, const char *format, ...)
     va_end(arguments);
 }
 
-struct program {
-    uint32_t pid, gpu_permille;
-    uint64_t memory_bytes;
-    char name[FGV_PROGRAM_BYTES];
-};
-
 /* False for an entry that no program is served in. What a terminal or a reader of JSON could stumble over is replaced.
  */
-static bool program_read(const struct fgv_region *region, uint32_t index, struct program *program)
+static bool program_read(const struct fgv_region *region, uint32_t index, struct fgv_program *program)
 {
-    const struct fgv_client *client = &region->clients[index];
-    /* Acquire: the entry was filled before. */
-    if (atomic_load_explicit(&client->state, memory_order_acquire) != FGV_CLIENT_READY) {
+    if (!fgv_program_read(region, index, program)) {
         return false;
     }
-    *program = (struct program){
-        .pid = client->pid,
-        .gpu_permille = atomic_load_explicit(&client->gpu_permille, memory_order_relaxed),
-        .memory_bytes = atomic_load_explicit(&client->memory_bytes, memory_order_relaxed),
-    };
-    memcpy(program->name, client->program, sizeof(program->name) - 1);
     for (char *at = program->name; *at != '\0'; at++) {
         if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') {
             *at = '?';
@@ -134,7 +121,7 @@ static void text_print(const struct fgv_region *region, const struct fgv_told_va
     }
     fputc('\n', stdout);
     bool is_first = true;
-    struct program program;
+    struct fgv_program program;
     for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
         if (!program_read(region, i, &program)) {
             continue;
@@ -164,7 +151,7 @@ static void json_print(const struct fgv_region *region, const struct fgv_told_va
            told->used_permille / 1000.0, told->used_ns, told->wait_ns, told->nr_waits, told->memory_bytes,
            is_alive ? "true" : "false");
     const char *between = "";
-    struct program program;
+    struct fgv_program program;
     for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
         if (program_read(region, i, &program)) {
             printf("%s{\"pid\": %" PRIu32 ", \"program\": \"%s\", \"gpu_share\": %.3f, \"memory_bytes\": %" PRIu64 "}",
