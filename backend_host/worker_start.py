@@ -90,7 +90,7 @@ def worker_start(
     device: Device, config: Config, names: frozenset[str], groups: Groups | None, more: Mapping[str, str] | None = None
 ) -> WorkerStart:
     """For workers of this device behind the walls with these names; `more`: variables of theirs."""
-    environment = worker_environment({**os.environ, **(more or {})}, names)
+    environment = worker_environment({**os.environ, **(more or {})}, names, config.walls.cache_bytes)
     ordinal = device.ordinal
     if device.kind == "cuda":  # it alone: the others have no device node
         environment["CUDA_VISIBLE_DEVICES"] = device.uuid
@@ -110,11 +110,18 @@ def worker_start(
     )
 
 
-def worker_environment(ours: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
-    """What a worker gets of the daemon's variables, and where behind its walls compiled code is kept."""
+def worker_environment(ours: Mapping[str, str], names: frozenset[str], cache_bytes: int) -> dict[str, str]:
+    """
+    What a worker gets of the daemon's variables, and where behind its walls compiled code is kept. Of what a tenant may have the device library
+    keeps half, unless the daemon's variables say otherwise, so that an honest one never comes near the bound at which it would lose all.
+    """
     passed_on = {name: value for name, value in ours.items() if _PASSED_ON.match(name)}
+    if not {"mount", "user"} <= names:
+        return {**passed_on, "PYTHONDONTWRITEBYTECODE": "1"}
+    kept = str(cache_bytes // 2)
+    bounds = {"FAIRGV_SOFTGPU_CACHE_BYTES": kept, "CUDA_CACHE_MAXSIZE": kept}
     places = {"HOME": CACHE_AT, "FAIRGV_SOFTGPU_CACHE": f"{CACHE_AT}/softgpu", "CUDA_CACHE_PATH": f"{CACHE_AT}/cuda"}
-    return {**passed_on, "PYTHONDONTWRITEBYTECODE": "1", **(places if {"mount", "user"} <= names else {})}
+    return {**bounds, **passed_on, "PYTHONDONTWRITEBYTECODE": "1", **places}
 
 
 def is_open_to_others(path: Path) -> bool:

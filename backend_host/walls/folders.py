@@ -4,6 +4,7 @@ Wrong when: `rm` is missing, or killed. What it leaves goes with the next daemon
 """
 
 import contextlib
+import errno
 import os
 import subprocess
 import threading
@@ -13,15 +14,22 @@ _DEPTH = 8
 _NR_FILES = 20_000
 """Of compiled code, with room: caches of device libraries are two folders deep and have some thousand files."""
 _GONE = ".gone-"
+_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What this process, or the host, has no more of, whatever a tenant put into its folder."""
 
 
 def is_within(folder: Path, most_bytes: int) -> bool:
-    """Whether what is in it takes no more room than that; False, too, where it is deeper or has more files than compiled code."""
+    """
+    Whether what is in it takes no more room than that; False, too, where it is deeper or has more files than compiled code. Raises OSError:
+    it could not be looked at, for want of descriptors or memory.
+    """
     try:
         return (
             _room(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), most_bytes, _DEPTH, [_NR_FILES]) >= 0
         )
-    except OSError:  # a hostile tenant puts something else in a folder's place
+    except OSError as error:  # a hostile tenant puts something else in a folder's place
+        if error.errno in _OURS:
+            raise
         return False
 
 

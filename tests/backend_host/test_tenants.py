@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import resource
 import subprocess
 import tempfile
 import threading
@@ -166,6 +167,29 @@ def test_compiled_code_has_a_bound(folder: Path, way: str) -> None:
     assert tenants.take(other.name) == other
     assert [path.name for path in (folder / large.name).iterdir()] == []
     assert (folder / other.name / "cuda" / "code").exists()
+
+
+def test_compiled_code_that_cannot_be_looked_at_is_kept(folder: Path) -> None:
+    """A daemon short of descriptors begins no worker, rather than to take the code away from under those of the tenant's that there are."""
+    tenants = Tenants(settings(folder))
+    own = folder / tenants.take("user-0").name
+    (own / "softgpu").mkdir()
+    (own / "softgpu" / "code").touch()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    refused = []
+    for more in range(8):
+        unused = os.open(os.devnull, os.O_RDONLY)
+        os.close(unused)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (unused + more, limits[1]))
+        try:
+            tenants.take("user-0")
+        except OSError as error:
+            refused.append((more, error.errno))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert (own / "softgpu" / "code").exists()
+    assert refused == [(more, errno.EMFILE) for more in range(len(refused))]
+    assert 3 <= len(refused) < 8, "for the lock, the folder, and the one in it"
 
 
 def test_files_that_go_meanwhile_are_no_reason_to_begin_anew(folder: Path) -> None:
