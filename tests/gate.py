@@ -1,9 +1,9 @@
 """A plugin of pytest for `make test`: what failed runs once more, alone, and who passes then is told as flaky: `-p tests.gate`.
 
 On a machine that others load as well, one test of two thousand may fail for the moment at which it ran. A run that is red for that is soon
-not looked at; one that tries everything again hides what is broken. So at most three tests run again, each in a process of its own, after the
-run has ended and with nothing beside it. Who fails twice fails the run, and so does a fourth. The closing line is pytest's own, and says it:
-"9 passed, 1 flaky".
+not looked at; one that tries everything again hides what is broken. So at most three failures run again, each test in a process of its own,
+after the run has ended and with nothing beside it; tests that share a fixture which fails are one failure. Who fails twice fails the run, and
+so does a fourth. The closing line is pytest's own, and says it: "9 passed, 1 flaky".
 
 pytest-rerunfailures tries again at once, in the same process and beside all others, and a crashed one not at all; `--lf` in a second run
 closes with that run's numbers, and passes where the first was not whole. Hence this.
@@ -24,7 +24,7 @@ import pytest
 from tests.outcomes import read
 
 NR_AGAIN = 3
-"""As many may run again. More at once are no accident, and each can take its whole time limit."""
+"""As many failures may run again. More at once are no accident, and each can take its whole time limit."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,16 @@ def first_output(reports: list[pytest.TestReport]) -> str:
     return "\n".join([*(report.longreprtext for report in reports), *sections])
 
 
+def nr_failures(failed: dict[str, list[pytest.TestReport]]) -> int:
+    """How many things failed: a fixture of several tests that fails does so once, and pytest tells it of each."""
+    return len({cause_of(reports[0]) for reports in failed.values()})
+
+
+def cause_of(report: pytest.TestReport) -> tuple[str, str]:
+    """The test, or of a fixture its file and what went wrong."""
+    return (report.location[0], report.longreprtext) if report.when == "setup" else (report.nodeid, "")
+
+
 class Gate:
     def __init__(self, config: pytest.Config) -> None:
         self._root = config.rootpath
@@ -79,8 +89,8 @@ class Gate:
                 return  # a file that could not be read: how many tests it has is not known
             failed.setdefault(report.nodeid, []).append(report)
         terminal.ensure_newline()
-        if len(failed) > NR_AGAIN:
-            terminal.write_line(f"{len(failed)} tests failed; of more than {NR_AGAIN} none runs again")
+        if nr_failures(failed) > NR_AGAIN:
+            terminal.write_line(f"{len(failed)} tests failed; of more than {NR_AGAIN} failures none runs again")
             return
         for test, reports in failed.items():
             terminal.write_line(f"once more, alone: {test}")

@@ -121,6 +121,30 @@ def test_one(number):
     assert planted.nr_runs("run0") == (2 if status == 0 else 1)
 
 
+@pytest.mark.parametrize(("good_run", "status", "closed"), [(2, 0, "7 passed, 6 flaky"), (9, 1, "1 passed, 6 errors")])
+def test_a_fixture_of_many_that_fails_is_one_failure(planted: Planted, good_run: int, status: int, closed: str) -> None:
+    """Two of them: six tests."""
+    source = f"""
+@pytest.fixture(scope="module")
+def one():
+    assert runs("one") >= {good_run}
+
+@pytest.fixture(scope="module")
+def two():
+    assert runs("two") >= {good_run}
+
+@pytest.mark.parametrize("number", range(3))
+def test_one(number, one):
+    pass
+
+@pytest.mark.parametrize("number", range(3))
+def test_two(number, two):
+    pass
+"""
+    got, output = planted.run(source)
+    assert (got, closing(output)) == (status, closed)
+
+
 def test_a_fourth_is_no_fourth_test_for_an_error_in_its_teardown(planted: Planted) -> None:
     source = """
 @pytest.fixture
