@@ -156,7 +156,7 @@ class Daemon:
     def _web(self) -> contextlib.AbstractContextManager["Teller"]:
         from backend_host.web.serving import serving  # noqa: PLC0415 - with libraries that only who wants the page needs
 
-        return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS), self._parts.vgpus.glance)
+        return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS), self._parts.glance)
 
     def statistics(self, heap_age_ns: int = 0) -> DaemonStatistics:
         """What this daemon and everything in it did so far. `heap_age_ns`: how old what is told of heaps may be."""

@@ -27,3 +27,5 @@ class Glance:
 
     vgpus: tuple[VGpuGlance, ...]
     used_ns: Mapping[int, int]
+    waits_for: str = ""
+    """As that of DaemonStatistics."""

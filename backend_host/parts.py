@@ -4,11 +4,13 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from backend_host.config import BY_DEVICE, Config
 from backend_host.device.gpu import Gpu, find, serving
 from backend_host.devices import Device
 from backend_host.domains import Domains
+from backend_host.glance import Glance
 from backend_host.guest_teller import GuestTeller
 from backend_host.ipc import Server
 from backend_host.machines import Machines
@@ -123,4 +125,9 @@ class Parts:
             nr_restarts=nr_restarts,
             domain_uuids=self.domains.uuids(),
             waits_for=self.old.sentence(),
+            nr_old_programs=self.old.nr,
         )
+
+    def glance(self) -> Glance:
+        """What of that changes from second to second."""
+        return replace(self.vgpus.glance(), waits_for=self.old.sentence())

@@ -190,3 +190,5 @@ class DaemonStatistics:
     """Of the domains that have a vGPU, by its name."""
     waits_for: str = ""
     """Why no program is served yet: those of an earlier release go on (restart/old.py). Empty: all are served."""
+    nr_old_programs: int = 0
+    """How many those are."""

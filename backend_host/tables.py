@@ -129,13 +129,13 @@ def folded(text: str) -> Text:
 def status(message: Message, *, is_long: bool = False) -> RenderableType:
     """Gpus, vGPUs and clients."""
     remarks = notes(message)
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [*waiting(message)]
     for gpu in message["gpus"]:
         parts += [_head(gpu, message["uptime_ns"]), Text(use(gpu))]
     return Group(
         *parts,
         Text(""),
-        vgpus(message["vgpus"], is_long=is_long),
+        vgpus(message["vgpus"], is_long=is_long) if message["vgpus"] else Text(no_vgpu(message)),
         Text(""),
         clients(message["vgpus"], is_long=is_long),
         *([Text(""), *remarks] if remarks else []),
@@ -159,9 +159,18 @@ def use(gpu: Message) -> str:
 def notes(message: Message) -> list[Text]:
     """What there is to say beside the tables, a sentence each."""
     entries = message["vgpus"]
+    return [*held_back(entries), *large_launches(entries), *late_work(entries), *debts(message["debts"])]
+
+
+def no_vgpu(message: Message) -> str:
+    """In place of vGPUs where there are none. While the daemon waits it refuses what would make one."""
+    return "no vGPU" if waiting(message) else NO_VGPU
+
+
+def waiting(message: Message) -> list[Text]:
+    """Why no program is served, if none is; an earlier release's daemon tells nothing of that."""
     waits_for = message.get("waits_for", "")
-    waiting = [Text(waits_for, style="bold")] if waits_for else []
-    return [*waiting, *held_back(entries), *large_launches(entries), *late_work(entries), *debts(message["debts"])]
+    return [Text(waits_for, style="bold")] if waits_for else []
 
 
 def _walls(names: Sequence[str]) -> str:

@@ -195,6 +195,12 @@ OF_DAEMON: tuple[Metric, ...] = (
         "daemon_restarts_total", "counter", "Starts of the daemon after its first in this state directory.", _restarts
     ),
     _device(
+        "daemon_old_programs",
+        "gauge",
+        "Programs of an earlier release that still run. While there are any the daemon serves no other program.",
+        lambda daemon: daemon.nr_old_programs,
+    ),
+    _device(
         "daemon_uptime_seconds",
         "gauge",
         "Time since the daemon started.",

@@ -27,13 +27,16 @@ class OldPrograms:
         self._items = list(items)
         self._processes = [item.fds[0] for item in items if is_process(item)]
         self._on_end = on_end
-        self._is_over = not self.nr
+        self._is_over = not self._nr_alive()
         self._stop = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._wait, name="old-programs", daemon=True)
 
     @property
     def nr(self) -> int:
-        """How many live."""
+        """How many are waited for; 0 once nobody waits any more."""
+        return 0 if self._is_over else max(1, self._nr_alive())
+
+    def _nr_alive(self) -> int:
         return sum(not has_ended(pidfd) for pidfd in self._processes)
 
     def start(self) -> None:
@@ -59,11 +62,15 @@ class OldPrograms:
 
     def sentence(self) -> str:
         """Why nobody is served; "" where that is over."""
-        if self._is_over:
+        nr = self.nr
+        if not nr:
             return ""
+        programs, they, those = (
+            ("program is", "it goes", "that has") if nr == 1 else ("programs are", "they go", "those have")
+        )
         return (
-            f"{max(1, self.nr)} programs are served by an earlier release of FairGV, which this one cannot take over: they go on, and new ones "
-            "are served when those have ended"
+            f"{nr} {programs} served by an earlier release of FairGV, which this one cannot take over: {they} on, and new ones are served when "
+            f"{those} ended"
         )
 
     def check(self) -> None:

@@ -46,6 +46,7 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #head { text-style: bold; color: $text-muted; }
+    #waiting { margin: 1 0 0 0; color: $text-warning; }
     #gpus { margin: 1 0; }
     #columns { text-style: bold; }
     OptionList, OptionList:focus { height: 1fr; border: none; padding: 0; background: $background; background-tint: transparent; }
@@ -115,6 +116,7 @@ class Top(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
+        yield Static(id="waiting")
         yield Static(id="gpus")
         yield Static(id="columns")
         yield _Vgpus(id="vgpus")
@@ -241,13 +243,17 @@ class Top(App[None]):
         main, figures, width = self._main, self._figures, self.size.width
         main.set_class(self._is_stale, "is-stale")
         main.query_one("#head", Static).update(drawing.head(figures, self._orders[0], self._seconds))
+        self._show("#waiting", tables.waiting(figures.status))
         main.query_one("#gpus", Static).update(Group(*drawing.gpus(figures.gpus, width, _MOST_GPUS)))
         self._set_rows(ordered(figures.vgpus, self._orders[0]))
-        notes = drawing.remarks(figures, _MOST_REMARKS)
-        remarks = main.query_one("#remarks", Static)
-        remarks.update(Group(*notes))
-        remarks.display = bool(notes)
+        self._show("#remarks", drawing.remarks(figures, _MOST_REMARKS))
         self._draw_page()
+
+    def _show(self, part: str, lines: Sequence[Text]) -> None:
+        """A part of the screen that has a place only while there is something in it."""
+        shown = self._main.query_one(part, Static)
+        shown.update(Group(*lines))
+        shown.display = bool(lines)
 
     def _set_rows(self, rows: list[Row]) -> None:
         """The vGPU that was selected stays so, wherever it stands now."""
@@ -266,7 +272,9 @@ class Top(App[None]):
         shown = self._main.query_one(OptionList)
         is_longer = len(self._rows) > shown.size.height > 0
         table = drawing.Table(self._rows, len(self._figures.gpus), self.size.width - int(is_longer))
-        self._main.query_one("#columns", Static).update(table.head if self._rows else Text(tables.NO_VGPU))
+        self._main.query_one("#columns", Static).update(
+            table.head if self._rows else Text(tables.no_vgpu(self._figures.status))
+        )
         for place, row in enumerate(self._rows):
             line = table.row(row, is_selected=place == shown.highlighted)
             shown.replace_option_prompt_at_index(place, line)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 
 from rich.cells import cell_len
@@ -223,6 +224,10 @@ def once(figures: Figures, width: int, most_name: int = MOST_NAME) -> list[Text]
     """All of it, however many lines that are, by share."""
     rows = ordered(figures.vgpus, "share")
     table = Table(rows, len(figures.gpus), width, most_name)
-    notes = remarks(figures)
-    body = [table.head, *map(table.row, rows)] if rows else [Text(tables.NO_VGPU)]
-    return [*gpus(figures.gpus, width), Text(), *body, *([Text(), *notes] if notes else [])]
+    parts = [
+        tables.waiting(figures.status),
+        gpus(figures.gpus, width),
+        [table.head, *map(table.row, rows)] if rows else [Text(tables.no_vgpu(figures.status))],
+        remarks(figures),
+    ]
+    return [*chain.from_iterable((Text(), *part) for part in parts if part)][1:]

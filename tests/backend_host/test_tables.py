@@ -146,6 +146,14 @@ def test_why_a_domain_is_not_served() -> None:
     assert "50 %" in rendered(tables.listed(entries, is_long=True))
 
 
+def test_why_no_program_is_served_stands_first() -> None:
+    message: Message = {**status_of(), "vgpus": [], "waits_for": "3 programs are served by an earlier release"}
+    lines = rendered(tables.status(message), WIDTH).splitlines()
+    assert lines[0] == message["waits_for"]
+    assert "no vGPU" in lines
+    assert "fairgv-run" not in "".join(lines), "that is refused"
+
+
 def test_nothing_to_show() -> None:
     empty: Message = {**status_of(), "vgpus": []}
     text = rendered(tables.status(empty))

@@ -377,7 +377,9 @@ def test_programs_of_another_release_go_on_alone(host: Host) -> None:
     kill(host)
     make_ancient(host)
     start_next(host)
-    assert "1 programs are served by an earlier release" in host.status()["waits_for"]
+    status = host.status()
+    assert "1 program is served by an earlier release" in status["waits_for"]
+    assert status["nr_old_programs"] == 1
     assert not vgpus(host)
     refused = host.guest("vector_add")
     assert refused.returncode == 1

@@ -5,15 +5,20 @@
   const QUIET_MS = 5000;
   const AGAIN_MS = 3000;
   const span = document.getElementById("span");
-  let second = { at: 0, gpus: [], vgpus: [] };
+  let second = { at: 0, waits_for: "", gpus: [], vgpus: [] };
   let chosen = null;
   let isLoading = false;
   let quiet = 0;
 
+  /* What has not changed is not said again to who listens. */
+  function write(line, text) {
+    if (line.textContent !== text) line.textContent = text;
+  }
+
   function say(state, text) {
     const line = document.getElementById("state");
     line.dataset.state = state;
-    if (line.textContent !== text) line.textContent = text;
+    write(line, text);
   }
 
   function take(found) {
@@ -37,7 +42,8 @@
       chosen = number;
       drawAll();
     });
-    Table.draw(second.vgpus, Data.state.gpus.size > 1);
+    write(document.getElementById("waiting"), second.waits_for);
+    Table.draw(second.vgpus, Data.state.gpus.size > 1, Boolean(second.waits_for));
   }
 
   function drawAll() {

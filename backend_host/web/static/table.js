@@ -8,6 +8,7 @@ const Table = (() => {
   let order = { column: null, isDown: true };
   let last = [];
   let hasSeveral = false;
+  let isWaiting = false;
 
   const minute = (vgpu) => Data.mean(Data.state.vgpus.get(vgpu.key)?.values.share, MINUTE_S);
   const wait = (vgpu) => Data.mean(Data.state.vgpus.get(vgpu.key)?.values.wait, MINUTE_S);
@@ -38,7 +39,7 @@ const Table = (() => {
       button.addEventListener("click", () => {
         order = { column, isDown: order.column === column ? !order.isDown : column.title !== "vGPU" };
         drawHead();
-        draw(last, hasSeveral);
+        draw(last, hasSeveral, isWaiting);
         [...document.querySelectorAll("#columns button")][columns().indexOf(column)].focus();
       });
       return cell;
@@ -96,8 +97,10 @@ const Table = (() => {
     });
   }
 
-  function draw(vgpus, areSeveralGpus) {
+  /* `waits`: the daemon refuses programs until those of an earlier release have ended. */
+  function draw(vgpus, areSeveralGpus, waits) {
     last = vgpus;
+    isWaiting = waits;
     if (areSeveralGpus !== hasSeveral || !document.getElementById("columns").children.length) {
       hasSeveral = areSeveralGpus;
       rows.clear();
@@ -112,8 +115,8 @@ const Table = (() => {
     });
     if (wanted.length !== body.children.length || wanted.some((row, nr) => row !== body.children[nr])) body.replaceChildren(...wanted);
     const { nrLeftOut } = Data.state;
-    document.getElementById("remark").textContent = !vgpus.length
-      ? "There is no vGPU now: fairgv-run and fairgv-host attach make some."
+    const none = waits ? "There is no vGPU now." : "There is no vGPU now: fairgv-run and fairgv-host attach make some.";
+    document.getElementById("remark").textContent = !vgpus.length ? none
       : nrLeftOut ? `Of ${nrLeftOut} more no history is kept.` : "";
   }
 

@@ -110,6 +110,12 @@ def test_what_is_told_of_a_vgpu() -> None:
     assert of(series, "fairgv_build_info", version="0.1") == [1]
 
 
+def test_programs_of_an_earlier_release_are_counted_and_not_named() -> None:
+    waits = read(told(waits_for="3 programs", nr_old_programs=3))
+    assert waits["fairgv_daemon_old_programs", frozenset()] == 3
+    assert of(read(told()), "fairgv_daemon_old_programs") == [0]
+
+
 def test_what_there_is_none_of_is_not_told() -> None:
     series = read(
         told(replace(vgpu("one"), quota_bytes=0, received=Received()), gpus=(replace(GPU, min_max_ratio=None),))

@@ -72,6 +72,15 @@ async def _nothing(pilot: Pilot[None], daemon: MadeUp) -> None:
     await press(pilot, "space")
 
 
+async def _waiting(pilot: Pilot[None], daemon: MadeUp) -> None:
+    daemon.names = ()
+    daemon.changes = {
+        "waits_for": "3 programs are served by an earlier release of FairGV, which this one cannot take over: they go on, and new ones are "
+        "served when those have ended"
+    }
+    await press(pilot, "space")
+
+
 async def _many(pilot: Pilot[None], daemon: MadeUp) -> None:
     daemon.names = tuple(f"a-machine-of-{nr}" for nr in range(60))
     await press(pilot, "space", "space", "s", "end")
@@ -87,6 +96,7 @@ SCENES: Mapping[str, Callable[[Pilot[None], MadeUp], Awaitable[None]]] = {
     "hand-overs": _hand_overs,
     "help": _help,
     "nothing": _nothing,
+    "waiting": _waiting,
     "many": _many,
 }
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend_host.tables import NO_VGPU
 from backend_host.top.drawing import Table, gpus, once, percent, remarks
 from backend_host.top.figures import Figures, Looks
 from tests.backend_host.top.looking import NAMES, after, status_at
@@ -54,6 +55,17 @@ def test_columns_give_way_from_the_right() -> None:
     heads = [Table(rows, 1, width).head.plain.split() for width in (80, 70, 44, 20)]
     assert [head[-1] for head in heads] == ["programs", "memory", "entitled", "weight"]
     assert all(head[0] == "vGPU" for head in heads)
+
+
+def test_why_no_program_is_served_stands_first() -> None:
+    """And whole: what would make a vGPU is refused, and so is not proposed."""
+    sentence = "3 programs are served by an earlier release " + "and " * 40
+    for names in ((), NAMES):
+        lines = once(Looks().add({**status_at(0, names), "waits_for": sentence}), 80)
+        assert lines[0].plain == sentence
+        assert not lines[0].no_wrap
+        assert NO_VGPU not in [line.plain for line in lines]
+    assert NO_VGPU in [line.plain for line in once(Looks().add(status_at(0, ())), 80)]
 
 
 def test_remarks_that_have_no_place_are_counted() -> None:

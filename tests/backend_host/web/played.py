@@ -52,6 +52,7 @@ class Played:
     nr_gpus: int = 1
     second: int = 0
     used_ns: dict[int, int] = field(default_factory=dict)
+    waits_for: str = ""
 
     def teller(self) -> Teller:
         origin = {"host": "a-host", "version": "FairGV 0.1.0"}
@@ -94,7 +95,8 @@ class Played:
             )
             for tenant in self._there()
         )
-        return Glance(tuple(vgpus), {number: self.used_ns.get(number, 0) for number in range(self.nr_gpus)})
+        used_ns = {number: self.used_ns.get(number, 0) for number in range(self.nr_gpus)}
+        return Glance(tuple(vgpus), used_ns, self.waits_for)
 
     def _there(self) -> Iterable[Tenant]:
         return [tenant for tenant in self.tenants if tenant.is_there(self.second)]

@@ -128,6 +128,27 @@ def test_a_daemon_that_stops_is_told(browser: "Browser", teller: Teller) -> None
             assert names(visit.page) == ["one", "two"], "what was known stays"
 
 
+def test_why_no_program_is_served_is_told(browser: "Browser", tmp_path: Path) -> None:
+    """As long as it is so, live and in a report."""
+    sentence = "3 programs are served by an earlier release"
+    played = Played([], waits_for=sentence)
+    teller = played.teller()
+    played.play(teller, 11)
+    write(tmp_path / "report.html", teller.document())
+    with served(teller) as host, opened(browser, host.url) as visit:
+        waiting = visit.page.get_by_text(sentence)
+        waiting.wait_for()
+        assert visit.page.locator("#remark").text_content() == "There is no vGPU now."
+        played.waits_for = ""
+        host.tell("second", teller.second())
+        waiting.wait_for(state="detached")
+        visit.page.locator("#waiting").wait_for(state="hidden")
+        assert "fairgv-run" in str(visit.page.locator("#remark").text_content())
+        assert visit.complaints == []
+    with opened(browser, (tmp_path / "report.html").as_uri()) as visit:
+        visit.page.get_by_text(sentence).wait_for()
+
+
 @pytest.mark.parametrize("is_report", [False, True])
 def test_a_hostile_name_is_text(browser: "Browser", tmp_path: Path, is_report: bool) -> None:
     played = Played([Tenant(HOSTILE, lambda second: 0.5, lambda second: 1.0)])
@@ -175,7 +196,8 @@ def test_a_report_opens_from_disk(browser: "Browser", teller: Teller, tmp_path: 
 def test_axe_finds_nothing_serious(browser: "Browser", size: tuple[int, int], scheme: str) -> None:
     from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - need not be there
 
-    played = Played([Tenant(f"vm-{nr}", lambda second: 0.05, lambda second: 0.05, gpu=nr % 2) for nr in range(24)], 2)
+    tenants = [Tenant(f"vm-{nr}", lambda second: 0.05, lambda second: 0.05, gpu=nr % 2) for nr in range(24)]
+    played = Played(tenants, 2, waits_for="3 programs are served by an earlier release")
     teller = played.teller()
     played.play(teller, 61)
     with served(teller) as host, opened(browser, host.url, size, scheme) as visit:
