@@ -1,6 +1,5 @@
 """A daemon's end of the store: what is put there outlives it."""
 
-import contextlib
 import json
 import logging
 import os
@@ -188,10 +187,3 @@ def _launch(path: Path) -> None:
             file_actions=[(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1)],
             setsid=True,  # what ends the daemon is not for it
         )
-
-
-def closed(items: Sequence[Item]) -> None:
-    """Closes the descriptors of items that nobody wants."""
-    for item in items:
-        with contextlib.suppress(OSError):
-            item.close()
