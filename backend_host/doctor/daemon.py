@@ -84,10 +84,12 @@ def read_daemon(socket_path: Path) -> DaemonReading:
 
 
 def daemon(reading: DaemonReading) -> Verdict:
-    """Whether it serves."""
+    """Whether it serves. It may be of an earlier release than this command, and tell less."""
     if reading.status is not None:
         told = reading.status
         text = f"answers: process {told['pid']}, up {format_time(told['uptime_ns'])}, vGPUs: {len(told['vgpus'])}"
+        if waits_for := told.get("waits_for"):
+            return warned("daemon", f"{text}; {waits_for}", "wait for them, or end them: fairgv-host stop, then start")
         return passed("daemon", text)
     if reading.has_socket:
         remedy = "ask as its user; or see daemon.log beside the socket, then: fairgv-host start"

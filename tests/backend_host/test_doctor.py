@@ -147,6 +147,13 @@ DAEMONS: list[Case] = [
         "process 7, up 1 s, vGPUs: 2",
         "",
     ),
+    (
+        daemon.daemon,
+        DaemonReading({"pid": 7, "uptime_ns": 10**9, "vgpus": [], "waits_for": "3 programs are served"}),
+        "warn",
+        "vGPUs: 0; 3 programs are served",
+        "fairgv-host stop",
+    ),
     (daemon.unit, None, "pass", "systemd does not run", ""),
     (daemon.unit, {"Error": "no bus"}, "warn", "no bus", "systemctl status"),
     (daemon.unit, {"LoadState": "not-found", "ActiveState": "inactive"}, "warn", "(not-found)", "KillMode=process"),

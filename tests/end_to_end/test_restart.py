@@ -391,6 +391,35 @@ def test_programs_of_another_release_go_on_alone(host: Host) -> None:
     assert host.guest("vector_add").returncode == 0
 
 
+def make_present(host: Host) -> None:
+    """What another release left is ours, and what was left by us is gone: as the other release finds it when it is installed again."""
+    kept = Store.open(host.state_dir)
+    ours, foreign = kept.take()
+    kept.drop(*(item.name for item in ours))
+    for item in foreign:
+        kept.drop_items([item.name])
+        kept.put(item.name.removeprefix("ancient/"), item.record, item.fds, has_life=item.has_life)
+    for item in [*ours, *foreign]:
+        item.close()
+    kept.close()
+
+
+def test_the_release_before_takes_back_what_another_one_waited_for(host: Host) -> None:
+    program = Program(host, "one")
+    kill(host)
+    make_ancient(host)
+    start_next(host)
+    assert host.status()["waits_for"]
+    kill(host)
+    make_present(host)
+    start_next(host)
+    assert not host.status()["waits_for"]
+    used = {"one": vgpus(host)["one"]["used_ns"]}
+    wait_until(lambda: go_on(host, used), "it computes")
+    assert host.guest("vector_add").returncode == 0
+    assert program.passes()
+
+
 def test_a_stop_ends_programs_of_another_release(host: Host) -> None:
     program = Program(host, "one")
     [worker] = worker_pids(host, "one")
