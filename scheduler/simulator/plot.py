@@ -19,6 +19,14 @@ def require_matplotlib() -> None:
         )
 
 
+def _finding(reports: Sequence[Report]) -> str:
+    """Who shares best."""
+    best = max(reports, key=lambda report: report.min_max_ratio)
+    if len(reports) == 1:
+        return f"Under {best.policy} the min-max ratio of shares is {best.min_max_ratio:.3f}; 1 is fair"
+    return f"Of {len(reports)} policies {best.policy} comes nearest to what is due: min-max ratio {best.min_max_ratio:.3f}; 1 is fair"
+
+
 def plot(reports: Sequence[Report], path: Path) -> None:
     """Writes a picture in the format that the name ends with. PlotError when there is no such format; OSError when it cannot be written."""
     require_matplotlib()
@@ -33,11 +41,13 @@ def plot(reports: Sequence[Report], path: Path) -> None:
         shares.plot(numbers, [vgpu.share for vgpu in report.vgpus], "o", label=label)
         waits.plot(numbers, [vgpu.wait_p99_ns / 1e6 for vgpu in report.vgpus], "o", label=report.policy)
     fair = reports[0].vgpus
-    shares.plot(
-        [vgpu.vgpu for vgpu in fair], [vgpu.fair_share for vgpu in fair], "k_", markersize=14, label="fair share"
+    shares.plot([vgpu.vgpu for vgpu in fair], [vgpu.fair_share for vgpu in fair], "k_", markersize=14, label="due")
+    shares.set(
+        xlabel="vGPU", ylabel="part of its GPU", title="What each got, by policy (min-max ratio)", ylim=(0, None)
     )
-    shares.set(xlabel="vGPU", ylabel="part of its GPU", title="shares (min-max ratio)", ylim=(0, None))
-    waits.set(xlabel="vGPU", ylabel="ms", title="wait for the GPU, p99", ylim=(0, None))
+    waits.set(xlabel="vGPU", ylabel="ms (\N{LEFTWARDS ARROW} less is better)", ylim=(0, None))
+    waits.set_title("99 of 100 waits for the GPU are no longer")
+    figure.suptitle(_finding(reports), x=0.01, ha="left", fontweight="bold")
     for axes in (shares, waits):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()

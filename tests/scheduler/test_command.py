@@ -131,7 +131,7 @@ def test_the_picture_shows_every_policy(tmp_path: Path, capsys: pytest.CaptureFi
     arguments = ["--policy", "fair,strict", "--vgpus", "1:2", "--seconds", "0.1"]
     assert main([*arguments, "--plot", str(tmp_path / "x.svg")]) == 0
     drawn = (tmp_path / "x.svg").read_text()
-    for text in ("fair (", "strict (", "fair share", "wait for the GPU, p99"):
+    for text in ("fair (", "strict (", "due", "99 of 100 waits for the GPU are no longer", "Of 2 policies "):
         assert f"<!-- {text}" in drawn
     assert main([*arguments, "--plot", str(tmp_path / "x.png")]) == 0
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
