@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def conduct_of(words: Sequence[str]) -> Conduct:
     """The experiment that a command line names, ready to run."""
     options = parser().parse_args(words)
-    outputs = (options.json, options.plot)
+    outputs = (options.json, *options.plot)
     return Conduct(EXPERIMENTS[options.experiment], options, command_line("fairgv-bench", words, *outputs))
 
 

@@ -4,12 +4,10 @@ from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiments.sharing import Shared
-from benchmarks.guests import MPS, NATIVE
-from benchmarks.plots import log_axis
 from benchmarks.ratios import estimate
-from benchmarks.systems import OURS
+from benchmarks.style import at_least, due, head, log_axis
+from benchmarks.systems import WORDS
 
-SYSTEMS = {OURS: "FairGV", NATIVE: "the driver's time slices", MPS: "MPS"}
 MARKS = (0.5, 1, 2, 5)
 APART = 0.24
 """Of a row, between two systems."""
@@ -19,14 +17,14 @@ def draw_due(document: Document, figure: Any) -> None:
     """A row for each program and weights; a dot for each guest, the larger the more it weighs."""
     found: dict[str, dict[str, list[Record]]] = {}
     for record in records(document, "together"):
-        if record["system"] in SYSTEMS:
+        if record["system"] in WORDS:
             found.setdefault(_label(record), {}).setdefault(record["system"], []).append(record)
     rows = sorted(found, key=lambda label: (label.count(":"), label))
     axes = figure.subplots()
-    for number, (name, text) in enumerate(SYSTEMS.items()):
+    for number, (name, text) in enumerate(WORDS.items()):
         places: dict[int, list[tuple[float, float]]] = {}
         for row, label in enumerate(rows):
-            beside = [system for system in SYSTEMS if system in found[label]]
+            beside = [system for system in WORDS if system in found[label]]
             if name in beside:
                 height = row + APART * (beside.index(name) - (len(beside) - 1) / 2)
                 for part, weight in _parts(found[label][name]):
@@ -34,12 +32,20 @@ def draw_due(document: Document, figure: Any) -> None:
         for weight, points in sorted(places.items()):
             axes.plot(*zip(*points, strict=True), "o", color=f"C{number}", alpha=0.8, markersize=3 + weight)
         axes.plot([], [], "o", color=f"C{number}", label=text)
-    axes.axvline(1, color=axes.xaxis.label.get_color(), linewidth=0.8)
+    due(axes, "its due", x=1)
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     log_axis(axes.xaxis, MARKS)
-    axes.set_xlabel("part of its due that each guest gets")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(SYSTEMS), frameon=False)
+    axes.set_xlabel("less than its due   ←   what each guest gets over its due   →   more than its due")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(WORDS) + 1)
+    least = {
+        name: min(part for systems in found.values() if name in systems for part, _ in _parts(systems[name]))
+        for name in WORDS
+        if any(name in systems for systems in found.values())
+    }
+    said = ", ".join(f"{at_least(value)} with {WORDS[name]}" for name, value in least.items())
+    note = "A dot is a guest, the larger the more it weighs. Where programs leave the GPU to each other all may have more than their due."
+    head(figure, f"The least that a guest gets of its due: {said}", document, note)
 
 
 def _label(record: Record) -> str:

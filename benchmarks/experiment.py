@@ -25,11 +25,13 @@ from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.paper import Finding
 from benchmarks.sheet import Sheet
 from benchmarks.steal import cpu_time, disturbance, steal_between
+from benchmarks.style import THEMES, figure_of
 from benchmarks.systems import OURS
 from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
 
 EXIT_FAILED = 1
+PLOT_INCHES = (9, 5)
 PLAIN_WIDTH = 180
 BUSY_LOAD_PER_CORE = 0.25
 
@@ -111,7 +113,7 @@ class Experiment(ABC):
         return {}
 
     def plot(self, document: Document, figure: Any) -> None:
-        """Draws into a matplotlib figure. NotMeasurableError when there is nothing to draw."""
+        """Draws into a matplotlib figure, with a head of `style`. NotMeasurableError when there is nothing to draw."""
         raise NotMeasurableError(f"{self.name} has no plot")
 
 
@@ -145,7 +147,14 @@ def add_common_options(parser: argparse.ArgumentParser, experiment: Experiment) 
         "--minutes", type=positive, metavar="M", help="begin nothing new after so many; what was measured counts"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture, as PNG")
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a picture, as .png, .svg or as another name of matplotlib's says; as often as wanted",
+    )
     if experiment.has_systems:
         parser.add_argument(
             "--policy",
@@ -261,9 +270,9 @@ class Conduct:
             self.output.print(disturbed, markup=False, highlight=False)
         if document["ended"]:
             self.output.print(f"Not whole: {document['ended']}.", markup=False)
-        if self.options.plot:
+        for path in self.options.plot:
             try:
-                save_plot(self.experiment, document, self.options.plot)
+                save_plot(self.experiment, document, path)
             except (NotMeasurableError, OSError) as error:
                 self.say(f"no plot: {error}")
 
@@ -277,9 +286,9 @@ class Conduct:
 
     def _check_outputs(self) -> None:
         """NotMeasurableError for a file that could not be written when all is measured."""
-        if self.options.plot:
-            plot_format(self.options.plot)
-        for path in filter(None, (self.options.json, self.options.plot)):
+        for path in self.options.plot:
+            plot_format(path)
+        for path in filter(None, (self.options.json, *self.options.plot)):
             try:
                 documents.check_writable(path)
             except OSError as error:
@@ -355,17 +364,8 @@ def plot_format(path: Path) -> str:
 def save_plot(experiment: Experiment, document: Document, path: Path) -> None:
     """A picture, whole or not at all. NotMeasurableError without matplotlib, and when there is nothing to draw."""
     wanted = plot_format(path)
-    import matplotlib  # noqa: PLC0415
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415
-
-    figure = pyplot.figure(figsize=(9, 5), layout="constrained")
-    try:
+    with figure_of(PLOT_INCHES, THEMES["light"]) as figure:
         experiment.plot(document, figure)
-        figure.suptitle(f"{experiment.name}, {document['device']}, {document['date']}", fontsize="medium")
         with documents.unfinished(path) as file:
-            figure.savefig(file, dpi=150, format=wanted)
+            figure.savefig(file, format=wanted)
             file.replace(path)
-    finally:
-        pyplot.close(figure)

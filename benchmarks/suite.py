@@ -108,8 +108,8 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
                 words = [*entry.words.split(), "--device", options.device, "--minutes", f"{minutes:.3g}"]
                 console.rule(" ".join(words), style="dim")
                 begin_s = time.monotonic()
-                plot = ("--plot", str(path.with_suffix(".png"))) if has_plots else ()
-                ended = _run(conduct_of([*words, "--json", str(path), *plot]), console)
+                plots = [f"--plot={path.with_suffix(kind)}" for kind in (".png", ".svg") if has_plots]
+                ended = _run(conduct_of([*words, "--json", str(path), *plots]), console)
                 status = max(status, ended)
                 rows.append((entry.file, *_outcome(path), f"{time.monotonic() - begin_s:.0f}", str(path)))
                 findings += _findings(path)

@@ -10,7 +10,7 @@ Wrong, for programs, when a stream is empty at each launch: the way of the launc
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,10 +25,10 @@ from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.paper import Finding, is_of_the_paper, paper
-from benchmarks.plots import log_axis, round_values
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome, run_together
+from benchmarks.style import LESS, head, log_axis, round_values
 from benchmarks.systems import OURS
 from benchmarks.timeline import Spans, Timeline, clock_step_ns, device_seconds, gaps_us, switches_us
 from benchmarks.workloads import Workload, sized, spin
@@ -38,6 +38,10 @@ PROGRAMS, MIXTURES = "programs", "by the device's clock"
 """What errors are of, in figures and findings."""
 SWITCH_KERNEL_US = 20.0
 """Of the queues between which the device switches by itself: half of one is the error of each switch."""
+
+
+_Line = tuple[Sequence[float], str, dict[str, str]]
+"""Gaps, what they are of, and how the line looks."""
 
 
 class Accounting(Experiment):
@@ -121,16 +125,23 @@ class Accounting(Experiment):
         if not seen:
             raise NotMeasurableError("no hand-over was seen")
         axes = figure.subplots()
-        lines = [(record["gaps_us"], f"{record['kernel_us']:g} us", "-") for record in seen]
         switches = [record for record in records(document, "switch") if record["switches_us"]]
-        lines += [(record["switches_us"], f"{record['kernel_us']:g} us, natively", "k--") for record in switches]
-        for gaps, label, style in lines:
-            axes.step(np.sort(gaps), np.arange(1, len(gaps) + 1) / len(gaps), style, where="post", label=label)
-        all_us = [us for gaps, _, _ in lines for us in gaps if us > 0]
+        ours: list[_Line] = [(record["gaps_us"], f"{record['kernel_us']:g} us", {}) for record in seen]
+        dashed = {"linestyle": "--", "color": axes.xaxis.label.get_color()}
+        natively: list[_Line] = [
+            (record["switches_us"], f"{record['kernel_us']:g} us, the device's own", dashed) for record in switches
+        ]
+        for gaps, label, how in (*ours, *natively):
+            axes.step(np.sort(gaps), 100 * np.arange(1, len(gaps) + 1) / len(gaps), where="post", label=label, **how)
+        all_us = [us for gaps, _, _ in (*ours, *natively) for us in gaps if us > 0]
         log_axis(axes.xaxis, round_values(min(all_us), max(all_us)))
-        axes.set(xlabel="gap between two vGPUs' kernels, us", ylabel="part of hand-overs", ylim=(0, 1))
-        axes.grid(alpha=0.3)
+        axes.set(xlabel=f"us from one guest's last kernel to the next one's first {LESS}", ylim=(0, 102))
+        axes.set_ylabel("hand-overs that took no longer, %")
         axes.legend(title="kernels of")
+        slowest = max(float(np.median(gaps)) for gaps, _, _ in ours)
+        own = " and ".join(f"{np.median(gaps):.0f}" for gaps, _, _ in natively)
+        beside = f"; a switch of the device's own takes {own}" if natively else ""
+        head(figure, f"The GPU goes on to the next guest in {slowest:.0f} us or less, in the median{beside}", document)
 
 
 def program(name: str, settings: Setting, stretch_s: float) -> Record:

@@ -30,11 +30,13 @@ from benchmarks.experiment import Experiment, Reporter, Subjects, natural_number
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
+from benchmarks.style import LESS, head, log_axis, round_values
 from benchmarks.systems import OURS
 from benchmarks.workloads import parse_report
 
 SIZES = "1K,1M,2M,32M,256M,1G,8G"
 SPAN, DRIVER = "span", "driver"
+HOW_TO_READ = "Medians of all repetitions. Span: at addresses that the guest proposes; driver: at those of the driver. Ratios are the span's."
 """By the setting `memory` of their daemons."""
 GUESTS = (SPAN, DRIVER)
 SYSTEMS = (NATIVE, *GUESTS)
@@ -108,7 +110,7 @@ class Allocation(Experiment):
         return found
 
     def plot(self, document: Document, figure: Any) -> None:
-        """Time by size, for each way a picture, with what the span costs as its title."""
+        """Time by size, a panel for each way, with what the span costs as its title."""
         if not records(document, KIND):
             raise NotMeasurableError("nothing was measured")
         from matplotlib.ticker import LogLocator, NullLocator  # noqa: PLC0415 - an optional dependency
@@ -118,14 +120,22 @@ class Allocation(Experiment):
             for system in SYSTEMS:
                 points = {nr_bytes: sum(us) for nr_bytes, us in steps(document, system, way).items()}
                 axes.plot(list(points), list(points.values()), "o-", markersize=4, label=_named(system))
-            axes.set(xscale="log", yscale="log")
+            axes.set(xscale="log")
             axes.set_xlabel("size")
-            axes.set_title(f"{words}:\n{_finding(document, way)}", loc="left", fontsize="small")
+            axes.set_title(f"{words}:\n{_finding(document, way)}", fontsize="small")
             axes.xaxis.set_major_locator(LogLocator(KIB))
             axes.xaxis.set_major_formatter(lambda nr_bytes, _: format_size(round(nr_bytes)))
             axes.xaxis.set_minor_locator(NullLocator())
-        pictures[0].set_ylabel("us, to get it and give it back")
-        pictures[0].legend(fontsize="small")
+        all_us = [sum(us) for system in SYSTEMS for way in WAYS for us in steps(document, system, way).values()]
+        log_axis(pictures[0].yaxis, [each for each in round_values(min(all_us), max(all_us)) if f"{each:e}"[0] == "1"])
+        pictures[0].set_ylabel(f"us to get it and give it back\n{LESS}")
+        pictures[0].legend()
+        ours = [each for way in WAYS for each in _over_native(document, way)]
+        finding = "Memory of the device"
+        if ours:
+            quicker = sum(each <= 1 for each in ours)
+            finding = f"Memory comes and goes as fast as natively or faster in {quicker} of {len(ours)} sizes and ways"
+        head(figure, finding, document, HOW_TO_READ)
 
 
 def sizes(text: str) -> list[int]:
@@ -192,8 +202,13 @@ def _pairs(document: Document, system: str) -> list[tuple[Record, Record]]:
 
 def _finding(document: Document, way: str) -> str:
     """What the span costs, from its best size to its worst."""
-    means = [fmean(each) for each in ratios(document, SPAN, way).values()]
-    return f"{min(means):.2f} to {max(means):.2f} times native in the span" if means else "nothing to compare"
+    means = _over_native(document, way)
+    return f"{min(means):.2g} to {max(means):.2g} times native" if means else "nothing to compare"
+
+
+def _over_native(document: Document, way: str) -> list[float]:
+    """The span's time by size, means of all repetitions."""
+    return [fmean(each) for each in ratios(document, SPAN, way).values()]
 
 
 def _named(system: str) -> str:

@@ -28,6 +28,7 @@ from benchmarks.paper import Finding
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome, run_together
+from benchmarks.style import LESS, head
 from scheduler.elastic import Elastic
 
 TURNS_MS = (6.0, 10.0, 30.0, 60.0, 100.0, 250.0)
@@ -216,6 +217,7 @@ class Bursts(Experiment):
             raise NotMeasurableError("nothing was measured")
         for axes, mine in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds.values(), strict=True):
             _draw(by_way(mine), axes)
+        head(figure, _title(document), document, "Lines: turns of a fixed length. Dashed lines and squares: by bursts.")
 
 
 def _window(session: Session, of: Sequence[Server], window_s: float, repetition: int) -> Record:
@@ -298,6 +300,14 @@ def _bursts_sheet(kind: str, document: Document) -> Sheet:
     return Sheet(f"Turns that bursts chose, {kind}", columns, tuple(rows), (f"{_labels(runs)}.", GEMINI))
 
 
+def _title(document: Document) -> str:
+    """What turns by bursts do to requests."""
+    ratios = [each for mine in by_servers(document).values() for each in over_slice(mine).get(BURSTS, ())]
+    if not ratios:
+        return "How long requests take, by the length of turns"
+    return f"With turns by bursts a request takes {fmean(ratios):.2f} times as long as with slices, in the mean"
+
+
 def _draw(found: Mapping[str, Sequence[Record]], axes: Any) -> None:
     for number in range(NR_SERVERS):
         everything = [run for runs in found.values() for run in runs]
@@ -309,13 +319,12 @@ def _draw(found: Mapping[str, Sequence[Record]], axes: Any) -> None:
         if runs := found.get(BURSTS):
             axes.axhline(_request_ms(runs, number), linestyle="--", linewidth=1, color=colour)
             axes.plot(_turn_ms(runs, number), _request_ms(runs, number), "s", color=colour, markersize=8)
-    axes.set(xscale="log", xlabel="length of a turn, ms", ylabel="mean time of a request, ms")
+    axes.set(xscale="log", xlabel="length of a turn, ms", ylabel=f"mean time of a request, ms\n{LESS}")
     marks = sorted({_turn_ms(runs, 0) for way, runs in found.items() if way != BURSTS})
     axes.set_xticks(marks, [f"{each:g}" for each in marks])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize="small", title="a request alone", loc="lower right")
-    axes.set_title("Fixed turns; dashed and squares: turns by bursts", loc="left", fontsize="medium")
+    axes.legend(title="a request alone", loc="lower right")
 
 
 def _labels(runs: Sequence[Record]) -> str:

@@ -23,6 +23,7 @@ from benchmarks.paper import Finding
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import run_together
+from benchmarks.style import MORE, at_least, due, head
 from benchmarks.workloads import Workload, sized, unit_of
 from scheduler.elastic import Elastic
 
@@ -148,11 +149,18 @@ class Clients(Experiment):
         for program, each in found.items():
             numbers = [1, *each]
             axes.plot(numbers, [1.0, *(1.0 - fmean(parts) for parts in each.values())], "o-", label=program)
-        axes.set(xlabel="clients, each with an equal request", ylabel="done together, of one alone")
+        due(axes, "as much as one alone", y=1)
+        axes.set(xlabel="programs at once, each with an equal request", ylabel=f"done together\n{MORE}")
         axes.set_xticks(NR_CLIENTS)
         axes.set_ylim(bottom=0)
-        axes.legend(fontsize="small")
-        axes.set_title("More clients get as much done together as one alone", loc="left", fontsize="medium")
+        axes.legend(loc="lower left")
+        least, most = (
+            pick(1.0 - fmean(parts) for each in found.values() for parts in each.values()) for pick in (min, max)
+        )
+        finding = (
+            f"Programs that share the GPU get {at_least(least)} to {most:.2f} times as much done together as one alone"
+        )
+        head(figure, finding, document, "Means of all repetitions.")
 
 
 def _clients(

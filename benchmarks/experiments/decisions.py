@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, Subjects, natural_number
 from benchmarks.sheet import Sheet
+from benchmarks.style import LESS, head, log_axis
 from scheduler.policy import Policy
 from scheduler.registry import make_policy
 
@@ -101,8 +102,18 @@ class Decisions(Experiment):
         for name in dict.fromkeys(name for name, _ in best):
             points = {size: cost_us for (of, size), cost_us in best.items() if of == name}
             axes.plot(list(points), list(points.values()), "o-", label=name)
-        axes.set(xscale="log", xlabel="vGPUs", ylabel="us for a decision")
+        log_axis(axes.xaxis, sorted({size for _, size in best}))
+        axes.set(xlabel="vGPUs", ylabel=f"us for a decision\n{LESS}")
+        axes.set_ylim(bottom=0)
         axes.legend()
+        size = max(size for _, size in best)
+        longest = max(us for (_, of), us in best.items() if of == size)
+        head(
+            figure,
+            f"With {size} vGPUs a policy decides in {longest:.2g} us at most",
+            document,
+            "The best of all rounds.",
+        )
 
 
 def _best(document: Document) -> dict[tuple[str, int], float]:

@@ -20,6 +20,7 @@ from benchmarks.experiments import joins, limited
 from benchmarks.guests import open_session
 from benchmarks.paper import Finding
 from benchmarks.sheet import Sheet
+from benchmarks.style import head
 from scheduler.elastic import Elastic
 
 PARTS = ("joins", "limits")
@@ -118,3 +119,8 @@ class ElasticShares(Experiment):
             joins.draw(panels.pop(0), joined[-1])
         if has_limits:
             limited.draw(panels.pop(0), document)
+        findings = [
+            *([joins.finding(document)] if joined else []),
+            *([limited.finding(document)] if has_limits else []),
+        ]
+        head(figure, "; ".join(findings), document)

@@ -24,6 +24,7 @@ from benchmarks.guests.session import left_s
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import END_LIMIT_S, START_LIMIT_S
+from benchmarks.style import GREY
 from benchmarks.workloads import parse_report, spin
 from scheduler.elastic import Claim, allotments
 
@@ -228,6 +229,12 @@ def _worst(values: list[float | None], absent: str) -> str:
     return f"{max(known):.1f}" if known and len(known) == len(values) else absent
 
 
+def finding(document: Document) -> str:
+    """How near shares come to what requests and limits promise."""
+    off = max(abs(deviation(*run, guest)) for (_, guest), runs in by_stretch(document).items() for run in runs)
+    return f"As programs join and leave, each has its share to within {off:.1f} % of the GPU"
+
+
 def draw(axes: Any, record: Record) -> None:
     """Shares as lines, goals dashed, what joins or leaves at the top."""
     found = stretches(record)
@@ -243,8 +250,8 @@ def draw(axes: Any, record: Record) -> None:
             dashes = (DASH * guest, (DASH, DASH * (len(BOUNDS) - 1)))  # those of the same goal lie beside each other
             axes.plot(span, [stretch.goals[guest]] * 2, linestyle=dashes, color=f"C{guest}", linewidth=1.4)
     for stretch in found:
-        axes.axvline(stretch.begin_s - first_s, color="gray", linewidth=0.8)
+        axes.axvline(stretch.begin_s - first_s, color=GREY, linewidth=0.8)
         axes.annotate(stretch.event, (stretch.begin_s - first_s, 96), (4, 0), textcoords="offset points", va="top")
     axes.set(xlabel="seconds", ylabel="share of the GPU, %", xlim=(0, last_s - first_s), ylim=(0, 100))
-    axes.legend(fontsize="small", loc="lower right", bbox_to_anchor=(1, 1), ncols=len(BOUNDS), frameon=False)
-    axes.set_title("Shares by kernels; dashed: goals; (request, limit)", loc="left", fontsize="medium")
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(BOUNDS))
+    axes.set_title("Dashed: goals; (request, limit)")

@@ -25,6 +25,7 @@ from benchmarks.guests import run
 from benchmarks.guests.process import NativeSession
 from benchmarks.ratios import geometric_mean
 from benchmarks.sheet import Sheet
+from benchmarks.style import LESS, due, head
 from benchmarks.workloads import parse_report
 
 AIM_RATIO = 2.0
@@ -108,9 +109,16 @@ class Loops(Experiment):
         found = _medians(document)
         axes = figure.subplots()
         axes.barh(list(found), [each.ratio for each in found.values()])
-        axes.axvline(1, color="black", linewidth=1, linestyle=":")
+        due(axes, "as long as the same loops in C", x=1)
         axes.invert_yaxis()
-        axes.set(xlabel="softgpu's time over that of the loops")
+        axes.grid(axis="x")
+        axes.set(xlabel=f"softgpu's time over that of the loops {LESS}")
+        axes.legend()
+        mean = statistics.geometric_mean(each.ratio for each in found.values())
+        finding = (
+            f"Without a GPU a program takes {mean:.1f} times as long as the same loops in C, in the geometric mean"
+        )
+        head(figure, finding, document, "Medians of all repetitions.")
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,18 @@ is that of the same work at the stretch's throughput.
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
 from benchmarks.experiments.sharing import COMPARED, IDLE_TOGETHER, Mixture, Shared, compare, nr_compared, programs_of
 from benchmarks.paper import Finding, is_of_the_paper, paper
-from benchmarks.plots import limits, log_axis, spread
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
-from benchmarks.systems import OURS
+from benchmarks.style import LESS, due, head, limits, log_axis, spread, told_whiskers
+from benchmarks.systems import OURS, in_words
 from benchmarks.workloads import sized, spin
 
 FAIR = 2.0
@@ -118,18 +119,36 @@ class Mixed(Experiment):
         """One panel for each program."""
         found = _run_times(document)
         panels = list(dict.fromkeys(program for program, _, _ in found))
-        for axes, program in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axes, program in zip(drawn, panels, strict=True):
             for system in dict.fromkeys(system for _, _, system in found):
-                points = {
-                    us: estimate(each) for (of, us, by), each in sorted(found.items()) if (of, by) == (program, system)
-                }
-                heights = [point.mean for point in points.values()]
-                axes.errorbar(list(points), heights, spread(list(points.values())), fmt="o-", capsize=2, label=system)
-            axes.axhline(FAIR, color="black", linewidth=1, linestyle=":")
-            axes.set(title=program, xlabel="background's kernels, us", ylabel="run time over alone")
-            axes.set_ylim(limits([FAIR, *(estimate(each).mean for each in found.values())]))
+                points = {us: each for (of, us, by), each in sorted(found.items()) if (of, by) == (program, system)}
+                heights = [fmean(each) for each in points.values()]
+                label = in_words(system)
+                axes.errorbar(list(points), heights, spread(list(points.values())), fmt="o-", label=label)
+            due(axes, "half of the GPU", y=FAIR)
+            axes.set(title=program, xlabel="background's kernels, us")
             log_axis(axes.xaxis, sorted({us for _, us, _ in found}))
-            axes.legend(fontsize="small")
+        drawn[0].set_ylim(limits([FAIR, *(most for each in found.values() for most in each)]))
+        drawn[0].set_ylabel(f"run time over that alone\n{LESS}")
+        drawn[0].legend(loc="lower left")
+        head(
+            figure,
+            _title(found),
+            document,
+            "Less than 2: the two leave the GPU to each other.",
+            *told_whiskers(list(found.values())),
+        )
+
+
+def _title(found: Mapping[tuple[str, float, str], Sequence[float]]) -> str:
+    """The worst of the default policy."""
+    times = [fmean(each) for (_, _, system), each in found.items() if system == OURS]
+    if not times:
+        return "How long a program takes beside kernels of others"
+    lengths = sorted(us for _, us, _ in found)
+    span = f"{lengths[0]:,g} to {lengths[-1]:,g} us"
+    return f"Beside kernels of {span} a program takes at most {max(times):.2f} times as long; {FAIR:g} is fair"
 
 
 def _of_claims(program: str, backgrounds: Sequence[Sequence[Shared]]) -> Finding:

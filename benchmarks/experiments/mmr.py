@@ -9,7 +9,9 @@ Wrong when guests, workers and the device's threads have no core each: a guest t
 """
 
 import argparse
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Any
 
 from benchmarks.document import Document, Record, records
@@ -27,15 +29,17 @@ from benchmarks.experiments.sharing import (
 )
 from benchmarks.guests import NATIVE
 from benchmarks.paper import Finding, is_of_the_paper, paper
-from benchmarks.plots import limits, spread
 from benchmarks.ratios import Estimate, estimate
 from benchmarks.sheet import Sheet
-from benchmarks.systems import OURS
+from benchmarks.style import at_least, head, limits, spread, told_whiskers
+from benchmarks.systems import OURS, in_words
 
 WORK_S = 10.0
 """Completion times are of so much work, about that of the paper's programs."""
 BARS_WIDTH = 0.8
 """Of one guest in the plot."""
+LEGENDS_ROOM = 1.3
+"""Above the bars, over their height."""
 NOTES = (
     f"Completion times: seconds for what takes {WORK_S:g} s alone, natively. Min-max ratio: 1 is fair. Overhead: 1 is none.",
     "Least: what the worst-off guest gets over its fair part; above 1 where programs leave each other time.",
@@ -109,6 +113,8 @@ class MinMaxRatio(Experiment):
         figure.set_size_inches(max(6, 4.5 * len(panels)), 5)
         for axes, label in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _draw(axes, label, {system: runs for (of, system), runs in found.items() if of == label})
+        repeated = told_whiskers([[each.least for each in runs] for runs in found.values()])
+        head(figure, _title(found), document, f"The time for work of {WORK_S:g} s alone.", *repeated)
 
 
 def _by_weights(document: Document) -> list[Document]:
@@ -149,6 +155,15 @@ def _sheet(document: Document) -> Sheet:
     return Sheet(title, columns, tuple(rows), NOTES)
 
 
+def _title(found: Mapping[tuple[str, str], list[Shared]]) -> str:
+    """What the worst-off guest gets, by system, at its worst."""
+    least: dict[str, float] = {}
+    for (_, system), runs in found.items():
+        least[system] = min(least.get(system, math.inf), fmean(each.least for each in runs))
+    said = ", ".join(f"{at_least(value)} with {in_words(system)}" for system, value in least.items())
+    return f"What the worst-off guest gets of its due: {said}"
+
+
 def _draw(axes: Any, label: str, kinds: dict[str, list[Shared]]) -> None:
     """One program under each system."""
     weights = next(iter(kinds.values()))[0].weights
@@ -156,20 +171,32 @@ def _draw(axes: Any, label: str, kinds: dict[str, list[Shared]]) -> None:
     ideals = [WORK_S * sum(weights) / weight for weight in weights]
     drawn = [*ideals]
     for number, (system, runs) in enumerate(kinds.items()):
-        times = _times(runs)
+        times = list(zip(*(each.completion_times(WORK_S) for each in runs), strict=True))
         places = [index - BARS_WIDTH / 2 + (number + 0.5) * width for index in range(len(times))]
-        ratio = estimate([each.min_max_ratio for each in runs]).mean
-        heights = [time.mean for time in times]
-        drawn += heights
-        axes.bar(places, heights, width, yerr=spread(times), capsize=2, label=f"{system}, M {ratio:.2f}")
+        ratio = fmean(each.min_max_ratio for each in runs)
+        drawn += [most for each in times for most in each]
+        label_of = f"{in_words(system)}, min-max ratio {ratio:.2f}"
+        axes.bar(
+            places,
+            list(map(fmean, times)),
+            width,
+            yerr=spread(times),
+            ecolor=axes.xaxis.label.get_color(),
+            label=label_of,
+        )
+    ink = axes.xaxis.label.get_color()
     for index, ideal in enumerate(ideals):
         edges = [index - BARS_WIDTH / 2, index + BARS_WIDTH / 2]
-        axes.plot(edges, [ideal, ideal], color="black", linewidth=1, linestyle=":", label="" if index else "ideal")
+        axes.plot(edges, [ideal, ideal], color=ink, linewidth=1, linestyle=":", label="" if index else "due")
     axes.set(
-        title=label, xlabel="guest (weight)", ylabel="completion s", ylim=limits(drawn), xticks=range(len(weights))
+        title=label,
+        xlabel="guest (weight)",
+        ylabel="seconds",
+        ylim=limits([LEGENDS_ROOM * most for most in drawn]),
+        xticks=range(len(weights)),
     )
     axes.set_xticklabels([f"{index + 1} ({weight:g})" for index, weight in enumerate(weights)])
-    axes.legend(fontsize="small")
+    axes.legend()
 
 
 def _weights(document: Document) -> list[int]:

@@ -13,6 +13,7 @@ import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar
 
 from backend_host.trace import Count, read_counts
@@ -22,9 +23,9 @@ from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, is_of_the_paper, paper
-from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate, geometric_mean
 from benchmarks.sheet import Sheet
+from benchmarks.style import GREY, LESS, due, head, limits, spread, told_whiskers
 from benchmarks.systems import OURS
 from benchmarks.workloads import Workload, parse_report, sized, spin, throughput, unit_of
 
@@ -166,21 +167,33 @@ class Overhead(Experiment):
         """Programs to the left, kernel sizes to the right."""
         left, right = figure.subplots(1, 2)
         programs = _ratios(document, "program", "program")
-        means = [estimate(each) for each in programs.values()]
-        left.barh(list(programs), [each.mean for each in means], xerr=spread(means), capsize=2)
-        left.axvline(1, color="black", linewidth=1, linestyle=":")
+        ink = left.xaxis.label.get_color()
+        whiskers = spread(list(programs.values()))
+        left.barh(list(programs), list(map(fmean, programs.values())), xerr=whiskers, ecolor=ink)
+        due(left, "native", x=1)
         left.invert_yaxis()
-        left.set(title="programs", xlabel="time over native", xlim=limits([each.mean for each in means]))
-        for queue in QUEUES:
+        left.grid(visible=False)
+        left.set(title="Programs", xlabel=f"time over native {LESS}")
+        left.set_xlim(limits([1, *(most for each in programs.values() for most in each)]))
+        for queue, words in zip(QUEUES, ("waited for, each", f"{QUEUES[1]} in a row"), strict=True):
             sizes = _ratios_of_sizes(document, queue)
-            means = [estimate(each) for each in sizes.values()]
-            heights = [each.mean for each in means]
-            right.errorbar(list(sizes), heights, spread(means), fmt="o-", capsize=2, label=f"{queue} in a row")
+            right.errorbar(
+                list(sizes), list(map(fmean, sizes.values())), spread(list(sizes.values())), fmt="o-", label=words
+            )
         gvirtus = paper()["figure2"]["gvirtus"]
-        right.plot([float(us) for us in gvirtus], list(gvirtus.values()), "s:", color="gray", label="GVirtuS (paper)")
-        right.axhline(1, color="black", linewidth=1, linestyle=":")
-        right.set(title="kernel sizes", xlabel="kernel us", ylabel="time over native")
-        right.legend(fontsize="small")
+        right.plot(
+            [float(us) for us in gvirtus], list(gvirtus.values()), "s:", color=GREY, label="GVirtuS, of the paper"
+        )
+        due(right, "native", y=1)
+        right.set(title="Kernels, by their length", xlabel="us", ylabel=f"time over native\n{LESS}")
+        right.legend()
+        mean = _mean(programs)
+        finding = (
+            "Time over native"
+            if mean is None
+            else f"Programs take {mean:.2f} times as long as natively, in the geometric mean"
+        )
+        head(figure, finding, document, *told_whiskers(list(programs.values())))
 
 
 class Both:

@@ -11,6 +11,7 @@ one gets a kernel for each long one.
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 from benchmarks.devices import compute_capability
@@ -19,10 +20,10 @@ from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Reporter
 from benchmarks.experiments.sharing import ALONE_FRACTION, Mixture, Shared, alone, share, together
 from benchmarks.guests import NATIVE, Setting
-from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome
+from benchmarks.style import MORE, at_least, due, limits, spread
 from benchmarks.systems import OURS
 from benchmarks.workloads import Workload, endless, spin, unit_of
 
@@ -199,6 +200,15 @@ def share_figures(document: Document) -> dict[str, float]:
     }
 
 
+def shares_title(document: Document) -> str:
+    """The least ratio of each way."""
+    least: dict[str, float] = {}
+    for (way, _), runs in _runs(document).items():
+        least[way] = min(least.get(way, 1.0), fmean(run.min_max_ratio for run in runs))
+    said = ", ".join(f"{at_least(ratio)} {way}" for way, ratio in least.items())
+    return f"What the worse-off guest has of its due, over the other's, beside long kernels: {said}"
+
+
 def draw_shares(axes: Any, document: Document) -> None:
     """Min-max ratios as bars, the aim as a line."""
     runs = _runs(document)
@@ -207,14 +217,15 @@ def draw_shares(axes: Any, document: Document) -> None:
     width = BARS_WIDTH / len(every)
     for number, weights in enumerate(every):
         mine = {ways.index(name): each for (name, of), each in runs.items() if of == weights}
-        ratios = [estimate([run.min_max_ratio for run in each]) for each in mine.values()]
+        ratios = [[run.min_max_ratio for run in each] for each in mine.values()]
         places = [place - BARS_WIDTH / 2 + (number + 0.5) * width for place in mine]
-        heights = [ratio.mean for ratio in ratios]
-        axes.bar(places, heights, width, yerr=spread(ratios), capsize=2, label=f"weights {_colons(weights)}")
-    axes.axhline(AIM, color="black", linewidth=1, linestyle=":", label=f"aim, {AIM:g}")
-    axes.set(ylabel="min-max ratio", ylim=limits([1]), xlim=(-0.5, len(ways) - 0.5), xticks=range(len(ways)))
+        ink = axes.xaxis.label.get_color()
+        label = f"weights {_colons(weights)}"
+        axes.bar(places, list(map(fmean, ratios)), width, yerr=spread(ratios), ecolor=ink, label=label)
+    due(axes, f"aim, {AIM:g}", y=AIM)
+    axes.set(ylabel=f"min-max ratio\n{MORE}", ylim=limits([1]), xlim=(-0.5, len(ways) - 0.5), xticks=range(len(ways)))
     axes.set_xticklabels(ways)
-    axes.legend(fontsize="small")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(every) + 1)
 
 
 def _runs(document: Document) -> dict[tuple[str, tuple[int, ...]], list[Shared]]:

@@ -28,6 +28,7 @@ from benchmarks.guests import Account, Running, Session, open_session
 from benchmarks.guests.session import left_s
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import END_LIMIT_S, START_LIMIT_S
+from benchmarks.style import head
 from benchmarks.systems import OURS
 from benchmarks.workloads import spin
 
@@ -42,7 +43,7 @@ LEAD_S = 2.0
 """From the last one's first kernel to the beginning."""
 SETTLE_S = 1.0
 """After a change, before what each one gets is counted for the table."""
-TITLE = "Part of the GPU's time that each guest has, % (dashed: what it is entitled to)"
+HOW_TO_READ = f"Lines: what each guest has. Dashed: what it is entitled to. Within: means, without {SETTLE_S:g} s after each change."
 STRETCH = "0 0.01 0"
 """A program that is told a stretch works on until it is told to end, whenever its stretch ends."""
 
@@ -179,8 +180,8 @@ class SharesOverTime(Experiment):
             raise NotMeasurableError("nothing was measured")
         axes = figure.subplots()
         _draw(axes, found[-1])
-        axes.set_title(TITLE, loc="left", fontsize="medium")
-        axes.set_title(document["device"], loc="right", fontsize="medium")
+        axes.set_ylabel("share of the GPU's time, %")
+        head(figure, _title(found[-1]), document, HOW_TO_READ)
 
 
 def _watched(session: Session, seconds: float, period_s: float) -> Record:
@@ -225,6 +226,16 @@ def _await_work(program: Running) -> None:
     if (line := program.read_line(time.monotonic() + START_LIMIT_S)) != "ready":
         raise ProgramFailedError(f"{WORKLOAD.program} said: {line}")
     program.tell(STRETCH)
+
+
+def _title(record: Record) -> str:
+    """How far off the worst mean of a phase is."""
+    off = max(
+        abs(mean_share(record, phase, guest) - entitled)
+        for phase in phases(record)
+        for guest, entitled in phase.entitled.items()
+    )
+    return f"Shares follow weights as a guest comes and a weight changes, to within {100 * off:.1f} % of the GPU"
 
 
 def _draw(axes: Any, record: Record) -> None:

@@ -27,10 +27,18 @@ from benchmarks.build import build
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, positive, setting
-from benchmarks.experiments.shares import draw_shares, measure_shares, nr_shares, share_figures, shares_sheet
+from benchmarks.experiments.shares import (
+    draw_shares,
+    measure_shares,
+    nr_shares,
+    share_figures,
+    shares_sheet,
+    shares_title,
+)
 from benchmarks.guests import NATIVE, Setting, open_session, run
 from benchmarks.paper import Finding, paper
 from benchmarks.sheet import Sheet
+from benchmarks.style import GREY, LESS, head, log_axis
 from benchmarks.systems import OURS
 from benchmarks.workloads import parse_report
 
@@ -42,6 +50,8 @@ WAYS: Mapping[str, Mapping[str, object]] = {
 }
 PERCENTS = (50, 90, 99)
 LIMIT_S = 300.0
+LITTLE = 0.05
+"""How much slower parts may be, for the head of the plot."""
 LEAST_BLOCKS = 1500
 """Of a part: with as many the paper finds a slowdown below 5 %."""
 SLOWDOWN = f"parts of {LEAST_BLOCKS} blocks and more/slowdown %"
@@ -163,18 +173,29 @@ class Slicing(Experiment):
         figure.set_size_inches(9 * len(panels), 5)
         for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             draw(axes, document)
+        head(figure, _title(document) if has_costs else shares_title(document), document)
+
+
+def _title(document: Document) -> str:
+    """From which size of parts on they cost little."""
+    found = sorted((least, slowdown) for (_, parts, least), slowdown in _slowdowns(document).items() if parts > 1)
+    above = [least for least, _ in found if all(slowdown < LITTLE for other, slowdown in found if other >= least)]
+    if not above:
+        return "What it costs to run a large kernel in parts"
+    return f"Large kernels in parts of {above[0]:,} blocks or more run less than {100 * LITTLE:g} % slower than whole"
 
 
 def _draw_slowdowns(axes: Any, document: Document) -> None:
     found = _slowdowns(document)
     for blocks in dict.fromkeys(blocks for blocks, _, _ in found):
         points = {least: 100 * each for (of, parts, least), each in found.items() if of == blocks and parts > 0}
-        axes.plot(list(points), list(points.values()), "o-", label=f"{blocks} x {blocks}")
+        axes.plot(list(points), list(points.values()), "o-", label=f"of {blocks} x {blocks} blocks")
     for (size, table), marker in zip(paper()["table4"].items(), "s^", strict=True):
         theirs = {int(least): percent for least, percent in table["slowdown_percent"].items()}
-        axes.plot(list(theirs), list(theirs.values()), f"{marker}:", color="gray", label=f"paper, {size}")
-    axes.set(xscale="log", xlabel="thread blocks of a part", ylabel="slowdown, %")
-    axes.legend(fontsize="small")
+        axes.plot(list(theirs), list(theirs.values()), f"{marker}:", color=GREY, label=f"the paper's, {size}")
+    log_axis(axes.xaxis, [10.0**exponent for exponent in range(2, 7)])
+    axes.set(xlabel="blocks of a part", ylabel=f"slower than whole, %\n{LESS}")
+    axes.legend(title="kernels")
 
 
 def _ways(blocks: int, sizes: Sizes) -> list[Way]:

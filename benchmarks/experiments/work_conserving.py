@@ -7,6 +7,7 @@ kept the sleeper's half for it would leave the GPU idle while it sleeps: that va
 
 import argparse
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
@@ -14,11 +15,11 @@ from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Experiment, Reporter, Subjects, numbers, setting, systems
 from benchmarks.experiments.sharing import ALONE_FRACTION, Attempts, Baselines, Mixture, programs_of
 from benchmarks.paper import Finding, paper
-from benchmarks.plots import spread
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome
-from benchmarks.systems import OURS
+from benchmarks.style import GREY, MORE, at_least, head, spread, told_whiskers
+from benchmarks.systems import OURS, in_words
 from benchmarks.workloads import sized, spin
 
 KERNEL_US = 207.0
@@ -113,13 +114,22 @@ class WorkConserving(Experiment):
         found = _by_sleep(document)
         for system in dict.fromkeys(system for _, system in found):
             points = {percent: each for (percent, by), each in found.items() if by == system}
-            means = [estimate([sum(record["parts"]) for record in each]) for each in points.values()]
-            axes.errorbar(list(points), [each.mean for each in means], spread(means), fmt="o-", capsize=2, label=system)
+            runs = [[float(sum(record["parts"])) for record in each] for each in points.values()]
+            axes.errorbar(list(points), list(map(fmean, runs)), spread(runs), fmt="o-", label=in_words(system))
         sleeps = sorted({percent for percent, _ in found})
-        axes.plot(sleeps, [_kept(percent) for percent in sleeps], ":", color="gray", label="were its half kept for it")
-        axes.set(xlabel="sleep, % of the sleeper's time", ylabel="utilisation")
+        axes.plot(sleeps, [_kept(percent) for percent in sleeps], ":", color=GREY, label="were its half kept for it")
+        axes.set(
+            xlabel="how much of the time one of two guests sleeps, %", ylabel=f"done together, of one alone\n{MORE}"
+        )
         axes.set_ylim(bottom=0)
-        axes.legend(fontsize="small")
+        axes.legend(loc="lower left")
+        sums = [fmean(sum(record["parts"]) for record in each) for (_, system), each in found.items() if system == OURS]
+        finding = "What two guests get done while one of them sleeps"
+        if sums:
+            finding = (
+                f"While one guest sleeps the other has the GPU: together at least {at_least(min(sums))} of one alone"
+            )
+        head(figure, finding, document, *told_whiskers([[1.0] * len(each) for each in found.values()]))
 
 
 def _parts(outcomes: Sequence[Outcome], alone: Sequence[float]) -> list[float]:

@@ -9,8 +9,9 @@ import pytest
 from benchmarks.cli import main
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS, allocation
-from benchmarks.pictures import ALL, THEMES, drawn
+from benchmarks.pictures import ALL, drawn
 from benchmarks.results import section
+from benchmarks.style import THEMES
 
 EXPERIMENT = EXPERIMENTS["allocation"]
 HEAD = {"experiment": "allocation", "device": "softgpu", "date": "2026-01-02"}
@@ -91,8 +92,8 @@ def test_sheets_have_a_row_for_each_way_and_size() -> None:
 @pytest.mark.parametrize("nr_records", [1, 5])
 def test_a_picture_says_what_it_shows(nr_records: int) -> None:
     [picture] = [picture for picture in ALL if picture.name == "allocation"]
-    text = drawn(picture, {**HEAD, "records": DOCUMENT["records"][:nr_records]}, THEMES["light"])
-    assert ("0.70 to 0.70 times native in the span" if nr_records > 1 else "nothing to compare") in text
+    text = drawn(picture, {**HEAD, "records": DOCUMENT["records"][:nr_records]}, THEMES["light"]).decode()
+    assert ("0.7 to 0.7 times native" if nr_records > 1 else "nothing to compare") in text
     for words in ("1 MiB", "FairGV, span", *allocation.WAYS.values()):
         assert words in text
 

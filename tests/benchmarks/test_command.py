@@ -243,7 +243,9 @@ def test_a_suite_ends_in_a_table_and_goes_on_after_a_refusal(
     rows = [line for line in printed.out.splitlines() if "│" in line]
     assert any("refused" in row and "nothing" in row for row in rows)
     assert any("decisions-soft.json" in row and " 5 " in row for row in rows)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["decisions-soft.json", "decisions-soft.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"decisions-soft.{kind}" for kind in ("json", "png", "svg")
+    ]
 
 
 def test_a_suite_begins_nothing_when_its_time_is_over(

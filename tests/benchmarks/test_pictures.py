@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pictures import ALL, PICTURES, THEMES, digest, draw_all, drawn, source, stale
+from benchmarks.pictures import ALL, PICTURES, digest, draw_all, drawn, main, source, stale
+from benchmarks.style import THEMES
 from tests.benchmarks.test_shares_over_time import record
 
 MOST_BYTES = 60_000
@@ -36,8 +37,9 @@ def test_the_committed_ones_are_fresh_and_small() -> None:
 @pytest.mark.parametrize("theme", THEMES)
 def test_the_same_document_gives_the_same_picture(tmp_path: Path, theme: str) -> None:
     document = write(tmp_path, "one", "softgpu", "2026-01-02")
-    text = drawn(SHARES, document, THEMES[theme])
-    assert text == drawn(SHARES, document, THEMES[theme])
+    image = drawn(SHARES, document, THEMES[theme])
+    assert image == drawn(SHARES, document, THEMES[theme])
+    text = image.decode()
     assert len(text.encode()) < MOST_BYTES
     assert digest(document) in text
     assert THEMES[theme].page in text
@@ -78,6 +80,13 @@ def test_what_is_stale_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert stale(folder, results) == paths  # drawn of an older one
     (results / "one.json").unlink()
     assert stale(folder, results) == paths  # drawn of nothing that there is
+
+
+def test_slides_have_png_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.pictures.ALL", (SHARES,))
+    assert main(["--png", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shares-dark.png", "shares-light.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.iterdir())
 
 
 def test_pictures_of_others_are_left_alone(tmp_path: Path) -> None:

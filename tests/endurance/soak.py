@@ -19,6 +19,7 @@ from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT
 from benchmarks.ratios import min_max_ratio
+from benchmarks.style import THEMES, figure_of
 from tests.endurance import processes
 from tests.endurance.flatness import NR_BLOCKS, Trend, trend
 from tests.endurance.programs import Ending, Guest, ask, await_served
@@ -122,24 +123,18 @@ class Soak:
 
     def draw(self, path: Path) -> None:
         """A picture with a panel for each kind of figure."""
-        import matplotlib  # noqa: PLC0415 - takes a second
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot  # noqa: PLC0415
-
         panels = list(dict.fromkeys(series.panel for series in self.series.values()))
-        figure, axes = pyplot.subplots(
-            len(panels), 1, sharex=True, squeeze=False, figsize=(9, 2.6 * len(panels)), layout="constrained"
-        )
-        for panel, (axis,) in zip(panels, axes, strict=True):
-            for name, series in self.series.items():
-                if series.panel == panel:
-                    axis.plot([at_s / 60 for at_s in self.at_s], series.values, label=name, linewidth=1)
-                    axis.set_ylabel(series.unit)
-            axis.set_ylim(bottom=0)
-            axis.legend(loc="lower right", fontsize=7, ncols=3)
-        axes[-1][0].set_xlabel("minutes")
-        figure.savefig(path, dpi=120)
+        with figure_of((9, 2.6 * len(panels)), THEMES["light"]) as figure:
+            axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
+            for panel, (axis,) in zip(panels, axes, strict=True):
+                for name, series in self.series.items():
+                    if series.panel == panel:
+                        axis.plot([at_s / 60 for at_s in self.at_s], series.values, label=name, linewidth=1)
+                        axis.set_ylabel(series.unit)
+                axis.set_ylim(bottom=0)
+                axis.legend(loc="lower right", fontsize=7, ncols=3)
+            axes[-1][0].set_xlabel("minutes")
+            figure.savefig(path)
 
 
 def churn(house: House, number: int, soak: Soak, dice: random.Random) -> Guest:
