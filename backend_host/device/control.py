@@ -20,7 +20,17 @@ from types import TracebackType
 from typing import Any
 
 from backend_host.device.audit import Audit
-from backend_host.device.readings import Grant, HandOver, VgpuReading, Waiting, Why, WorkerReading, WorkerState
+from backend_host.device.readings import (
+    Grant,
+    HandOver,
+    Keeps,
+    Room,
+    VgpuReading,
+    Waiting,
+    Why,
+    WorkerReading,
+    WorkerState,
+)
 from backend_host.generated.counters import BOUNDS, EACH, WorkerCounters
 from backend_host.worker._worker import ffi, lib
 
@@ -35,6 +45,7 @@ _WORDS = {name: {int(value): value.text for value in kind if value} for name, (_
 _MEMBERS = {**{name: member for name, (member, _) in EACH.items()}, **{name: name for name in BOUNDS}}
 _WORDS |= {name: dict(enumerate(words)) for name, words in BOUNDS.items()}
 _PLAIN = tuple(field.name for field in fields(WorkerCounters) if field.name not in _MEMBERS)
+_KEEPS = frozenset(map(int, Keeps))
 _COMMAND_RUN, _COMMAND_PATIENT = 0, 1  # enum fgw_worker_command
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """Whoever may write an object could otherwise end all that map it, by making it shorter."""
@@ -291,6 +302,40 @@ class ControlPage:
         mask = int(lib.fgw_control_backlogged(self.page, since))
         found = [Waiting(vgpu, since[vgpu]) for vgpu in range(MAX_VGPUS) if mask >> vgpu & 1]
         return sorted(found, key=lambda waiting: (waiting.waiting_since_ns, waiting.vgpu))
+
+    def starved(self) -> list[Waiting]:
+        """The vGPUs that would wait for the grant if their memory were on the device, as `backlogged`."""
+        since = ffi.new(f"uint64_t[{MAX_VGPUS}]")
+        mask = int(lib.fgw_control_starved(self.page, since))
+        found = [Waiting(vgpu, since[vgpu]) for vgpu in range(MAX_VGPUS) if mask >> vgpu & 1]
+        return sorted(found, key=lambda waiting: (waiting.waiting_since_ns, waiting.vgpu))
+
+    def set_capacity(self, capacity_bytes: int, allocatable_bytes: int) -> None:
+        """How much linear memory may be on the device, and be allocated, of all vGPUs together; 0: whatever the driver has."""
+        lib.fgw_control_set_capacity(self.page, capacity_bytes, allocatable_bytes)
+
+    def set_target(self, slot: int, target_bytes: int) -> None:
+        """How much of its linear memory the worker in this slot may have on the device."""
+        lib.fgw_control_set_target(self.page, _bounded(slot, MAX_WORKERS), target_bytes)
+
+    def rooms(self) -> list[Room]:
+        """What each worker that serves a program has allocated, and has on the device."""
+        readings = ffi.new(f"struct fgw_room_reading[{MAX_WORKERS}]")
+        nr = lib.fgw_control_rooms(self.page, readings)
+        return [
+            Room(
+                slot=reading.slot,
+                vgpu=reading.vgpu,
+                allocated_bytes=reading.allocated_bytes,
+                resident_bytes=reading.resident_bytes,
+                other_bytes=reading.other_bytes,
+                target_bytes=reading.target_bytes,
+                wants=bool(reading.wants),
+                keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
+                starved_since_ns=reading.starved_since_ns,
+            )
+            for reading in readings[0:nr]
+        ]
 
     def holder(self) -> Grant:
         """Who holds the grant now."""

@@ -37,6 +37,16 @@ class HandOver:
     gap_ns: int | None
 
 
+class Keeps(enum.IntEnum):
+    """Why a worker's memory has to stay on the device: enum fgw_keeps. One that has work there is done with it some time."""
+
+    NOT = 0
+    FOR_WORK = 1
+    SHARED = 2
+    FOR_CAPTURE = 3
+    FOR_HOST = 4
+
+
 class WorkerState(enum.IntEnum):
     """Life of a worker slot: taken by the daemon (WARM), serving a client, ended by itself; free again when the daemon freed it."""
 
@@ -52,6 +62,23 @@ class Waiting:
 
     vgpu: int
     waiting_since_ns: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """A worker's linear memory, in bytes: allocated, of that on the device, what may be there; and what else it takes of the device."""
+
+    slot: int
+    vgpu: int
+    allocated_bytes: int
+    resident_bytes: int
+    other_bytes: int
+    target_bytes: int
+    wants: bool
+    """It has a turn, or waits for one, or for its memory."""
+    keeps: Keeps
+    starved_since_ns: int
+    """It waits for its memory since then; 0: it does not."""
 
 
 @dataclass(frozen=True)

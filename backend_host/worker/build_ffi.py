@@ -37,6 +37,7 @@ HEADERS = (
     "page/account.h",
     "page/allowance.h",
     "page/outlook.h",
+    "page/room.h",
     "page/grant.h",
     "page/apart.h",
     "page/hand_over.h",

@@ -317,6 +317,8 @@ void fgw_control_worker_assign(struct fgw_control *control, uint32_t slot, uint3
 {
     struct fgw_decided_worker *worker = &control->decided->workers[slot];
     memset(&control->own[vgpu]->workers[slot], 0, sizeof(struct fgw_worker_slot));
+    atomic_store(&control->accounts[vgpu]->allocated_bytes[slot], 0);
+    atomic_store(&worker->target_bytes, 0);
     atomic_store(&worker->pid, pid);
     atomic_store(&worker->vgpu, vgpu);
     atomic_store(&worker->client, client);
@@ -336,6 +338,8 @@ void fgw_control_repair(struct fgw_control *control, uint32_t slot)
         const uint32_t vgpu = atomic_load(&worker->vgpu);
         fgw_grant_clear(control, slot);
         atomic_store(&control->own[vgpu]->workers[slot].memory_bytes, 0);
+        atomic_store(&control->own[vgpu]->workers[slot].starved_since_ns, 0);
+        atomic_store(&control->accounts[vgpu]->allocated_bytes[slot], 0);
         fgw_set_remove(&control->decided->vgpus[vgpu].members, slot);
     }
     atomic_store(&worker->state, FGW_WORKER_ENDED);

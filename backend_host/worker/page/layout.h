@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 14u
+#define FGW_CONTROL_VERSION 15u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -114,7 +114,8 @@ struct fgw_decided_worker {
     _Atomic uint32_t vgpu;    /* index */
     _Atomic uint32_t client;  /* index in the region */
     _Atomic uint32_t command; /* enum fgw_worker_command */
-    uint32_t reserved[3];
+    uint32_t reserved;
+    _Atomic uint64_t target_bytes; /* so much of its linear memory may be on the device: room.h */
 };
 
 struct fgw_decided {
@@ -124,7 +125,11 @@ struct fgw_decided {
     uint64_t counters_layout; /* FGW_COUNTERS_LAYOUT */
     _Atomic uint64_t slice_ns;
     _Atomic uint32_t epoch; /* of the grant: odd while vGPUs are apart */
-    uint8_t pad[28];
+    uint32_t reserved;
+    /* Linear memory of all workers together: so much may be on the device, and so much may be allocated; 0: whatever
+     * the driver has. */
+    _Atomic uint64_t capacity_bytes, allocatable_bytes;
+    uint8_t pad[8];
     struct fgw_decided_vgpu vgpus[FGW_MAX_VGPUS];
     struct fgw_decided_worker workers[FGW_MAX_WORKERS];
 };
@@ -199,9 +204,21 @@ struct fgw_account {
     _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
     _Atomic uint64_t limited_until_ns; /* what it was charged lasts so long at its limit: see allowance.h */
     _Atomic uint32_t has_long_turns;   /* its last turn took its slice, or nearly */
-    uint8_t pad[FGW_PAGE_BYTES - 44];
+    uint32_t reserved;
+    _Atomic uint64_t allocated_bytes[FGW_MAX_WORKERS]; /* linear memory of each of its workers */
+    uint8_t pad[FGW_PAGE_BYTES - 48 - 8 * FGW_MAX_WORKERS];
 };
 _Static_assert(sizeof(struct fgw_account) == FGW_PAGE_BYTES, "account");
+
+/* Why a worker's memory has to stay on the device. */
+enum fgw_keeps {
+    FGW_KEEPS_NOT = 0,
+    FGW_KEEPS_FOR_WORK = 1,    /* it has work there, or what waits in a stream */
+    FGW_KEEPS_SHARED = 2,      /* other programs have it open, or it has theirs */
+    FGW_KEEPS_FOR_CAPTURE = 3, /* it makes a graph */
+    FGW_KEEPS_FOR_HOST = 4,    /* the host has no memory for it, or no call of the driver's went well */
+    FGW_KEEPS_LAST = FGW_KEEPS_FOR_HOST,
+};
 
 /* What a worker tells of itself. Slots share no line of the cache. */
 struct fgw_worker_slot {
@@ -210,9 +227,11 @@ struct fgw_worker_slot {
     _Atomic uint64_t stalled_since_ns;   /* work is on the device, and none has ended since; 0: there is none */
     FGW_COUNTERS;                        /* of counters.toml */
     char program[64];
-    _Atomic uint32_t phase; /* as fgw_phase_word names them */
-    _Atomic uint32_t epoch; /* of the grant that it goes by: see apart.h */
-    _Atomic uint32_t is_in; /* it uses that, or looks whether it may */
+    _Atomic uint32_t phase;            /* as fgw_phase_word names them */
+    _Atomic uint32_t epoch;            /* of the grant that it goes by: see apart.h */
+    _Atomic uint32_t is_in;            /* it uses that, or looks whether it may */
+    _Atomic uint32_t keeps;            /* enum fgw_keeps */
+    _Atomic uint64_t starved_since_ns; /* it has something to submit, and its memory is not on the device; 0: not so */
 };
 
 /* A vGPU's own pages. */

@@ -1,0 +1,159 @@
+/* See room.h. Counting comes first and looking afterwards, both sequentially consistent: of two that count at once one
+ * at least sees the other. */
+#include "page/room.h"
+
+#include "page/bell.h"
+#include "page/sets.h"
+
+/* Everybody's, as they say. One that says too much takes from others what it could allocate as well. */
+static uint64_t all_allocated_bytes(const struct fgw_control *control)
+{
+    uint64_t all_bytes = 0;
+    for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
+        const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
+        if (!atomic_load(&vgpu->is_used)) {
+            continue;
+        }
+        for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
+            if (fgw_set_has(&vgpu->members, slot)) {
+                const uint64_t bytes = atomic_load(&control->accounts[index]->allocated_bytes[slot]);
+                all_bytes = bytes > UINT64_MAX - all_bytes ? UINT64_MAX : all_bytes + bytes;
+            }
+        }
+    }
+    return all_bytes;
+}
+
+bool fgw_room_is_crowded(const struct fgw_grantee *grantee)
+{
+    return all_allocated_bytes(grantee->control) > atomic_load(&grantee->control->decided->capacity_bytes);
+}
+
+static uint64_t count(struct fgw_grantee *grantee, uint64_t more_bytes)
+{
+    _Atomic uint64_t *allocated = &grantee->account->allocated_bytes[grantee->slot_index];
+    const uint64_t bytes = atomic_fetch_add(allocated, more_bytes) + more_bytes;
+    atomic_store_explicit(&grantee->slot->linear_bytes, bytes, memory_order_relaxed);
+    return bytes;
+}
+
+bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    const struct fgw_decided *decided = grantee->control->decided;
+    const uint64_t capacity_bytes = atomic_load(&decided->capacity_bytes);
+    if (bytes > UINT64_MAX / 2) {
+        return false;
+    }
+    const uint64_t own_bytes = count(grantee, bytes);
+    if (capacity_bytes != 0 && (own_bytes > capacity_bytes ||
+                                all_allocated_bytes(grantee->control) > atomic_load(&decided->allocatable_bytes))) {
+        count(grantee, 0 - bytes);
+        return false;
+    }
+    return true;
+}
+
+bool fgw_room_free(const struct fgw_grantee *grantee, uint64_t *free_bytes, uint64_t *most_bytes)
+{
+    const struct fgw_decided *decided = grantee->control->decided;
+    const uint64_t own_bytes = atomic_load(&grantee->account->allocated_bytes[grantee->slot_index]);
+    const uint64_t all_bytes = all_allocated_bytes(grantee->control);
+    const uint64_t allocatable_bytes = atomic_load(&decided->allocatable_bytes);
+    *most_bytes = atomic_load(&decided->capacity_bytes);
+    const uint64_t of_own_bytes = own_bytes < *most_bytes ? *most_bytes - own_bytes : 0;
+    const uint64_t of_all_bytes = all_bytes < allocatable_bytes ? allocatable_bytes - all_bytes : 0;
+    *free_bytes = of_own_bytes < of_all_bytes ? of_own_bytes : of_all_bytes;
+    return *most_bytes != 0;
+}
+
+void fgw_room_deallocate(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    count(grantee, 0 - bytes);
+}
+
+bool fgw_room_claim(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    const uint64_t resident_bytes = atomic_fetch_add(&grantee->slot->resident_bytes, bytes) + bytes;
+    if (resident_bytes > fgw_room_target_bytes(grantee)) {
+        fgw_room_leave(grantee, bytes);
+        return false;
+    }
+    return true;
+}
+
+void fgw_room_hold(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    atomic_fetch_add(&grantee->slot->resident_bytes, bytes);
+}
+
+void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    atomic_fetch_sub(&grantee->slot->resident_bytes, bytes);
+}
+
+void fgw_room_starve(struct fgw_grantee *grantee, uint64_t since_ns)
+{
+    if (atomic_exchange(&grantee->slot->starved_since_ns, since_ns) == 0 || since_ns == 0) {
+        fgw_control_ring_bell(grantee->control);
+    }
+}
+
+bool fgw_vgpu_is_starved(const struct fgw_control *control, uint32_t index, uint64_t *since_ns)
+{
+    const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
+    const struct fgw_own *own = control->own[index];
+    *since_ns = 0;
+    if (!own || !atomic_load(&vgpu->is_used)) {
+        return false;
+    }
+    for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
+        if (fgw_set_has(&vgpu->members, slot)) {
+            const uint64_t each_ns = atomic_load(&own->workers[slot].starved_since_ns);
+            *since_ns = each_ns != 0 && (*since_ns == 0 || each_ns < *since_ns) ? each_ns : *since_ns;
+        }
+    }
+    return *since_ns != 0;
+}
+
+void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_bytes, uint64_t allocatable_bytes)
+{
+    atomic_store(&control->decided->capacity_bytes, capacity_bytes);
+    atomic_store(&control->decided->allocatable_bytes, allocatable_bytes);
+}
+
+void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t target_bytes)
+{
+    atomic_store(&control->decided->workers[slot].target_bytes, target_bytes);
+}
+
+static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t slot, uint32_t vgpu)
+{
+    const struct fgw_worker_slot *own = &control->own[vgpu]->workers[slot];
+    const uint64_t memory_bytes = atomic_load(&own->memory_bytes);
+    struct fgw_room_reading reading = {
+        .slot = slot,
+        .vgpu = vgpu,
+        .keeps = atomic_load(&own->keeps),
+        .allocated_bytes = atomic_load(&control->accounts[vgpu]->allocated_bytes[slot]),
+        .resident_bytes = atomic_load(&own->resident_bytes),
+        .target_bytes = atomic_load(&control->decided->workers[slot].target_bytes),
+        .starved_since_ns = atomic_load(&own->starved_since_ns),
+    };
+    reading.other_bytes = memory_bytes > reading.allocated_bytes ? memory_bytes - reading.allocated_bytes : 0;
+    reading.wants = fgw_set_has(&control->grant->users, slot) || fgw_set_has(&control->grant->waiting, slot) ||
+                    reading.starved_since_ns != 0;
+    return reading;
+}
+
+uint32_t fgw_control_rooms(struct fgw_control *control, struct fgw_room_reading *readings)
+{
+    uint32_t nr = 0;
+    for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
+        const struct fgw_decided_worker *worker = &control->decided->workers[slot];
+        const uint32_t vgpu = atomic_load(&worker->vgpu);
+        if (atomic_load(&worker->state) == FGW_WORKER_SERVING && vgpu < FGW_MAX_VGPUS) {
+            readings[nr++] = read_one(control, slot, vgpu);
+        }
+    }
+    return nr;
+}

@@ -1,0 +1,72 @@
+/*
+ * Room on the device for linear memory, where vGPUs may allocate more than there is. The daemon says how much of its
+ * memory each worker may have there, its target; what is beyond lies in the host's memory, and a worker submits nothing
+ * until all of its memory is back. Targets never sum to more than the capacity: the daemon raises one only when others
+ * have gone down.
+ *
+ * What a worker allocates it counts in its vGPU's account, which all may read: so the sum has a bound that needs no
+ * daemon. Each of those that ask for the last bytes at once may be refused, but never are all served.
+ *
+ * Wrong when: a worker that was taken over counts too little, or takes what is not its own. It is no more than it can
+ * do by the driver: others find less room than they were promised, and wait.
+ */
+#ifndef BACKEND_HOST_ROOM_H
+#define BACKEND_HOST_ROOM_H
+
+#include "page/grantee.h"
+
+/* Tells whether more may be allocated than there is room for. */
+static inline bool fgw_room_is_short(const struct fgw_grantee *grantee)
+{
+    const struct fgw_decided *decided = grantee->control->decided;
+    return atomic_load_explicit(&decided->allocatable_bytes, memory_order_relaxed) >
+           atomic_load_explicit(&decided->capacity_bytes, memory_order_relaxed);
+}
+
+/* Tells whether more is allocated than there is room for. */
+bool fgw_room_is_crowded(const struct fgw_grantee *grantee);
+
+/* Tells how much of its memory may be on the device now. */
+static inline uint64_t fgw_room_target_bytes(const struct fgw_grantee *grantee)
+{
+    const struct fgw_decided_worker *worker = &grantee->control->decided->workers[grantee->slot_index];
+    return fgw_room_is_short(grantee) ? atomic_load(&worker->target_bytes) : UINT64_MAX;
+}
+
+/* cffi: begin */
+/* Counts linear memory that is allocated: false, and nothing counted, when it is more than the device may have of one
+ * worker, or of all. */
+bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes);
+void fgw_room_deallocate(struct fgw_grantee *grantee, uint64_t bytes);
+/* Tells how much more could be allocated now, and the most that could be; false: that is the driver's to tell. */
+bool fgw_room_free(const struct fgw_grantee *grantee, uint64_t *free_bytes, uint64_t *most_bytes);
+/* Counts what is to come onto the device: false, and nothing counted, when that is beyond the target. */
+bool fgw_room_claim(struct fgw_grantee *grantee, uint64_t bytes);
+/* Counts what is there already, whatever the target. */
+void fgw_room_hold(struct fgw_grantee *grantee, uint64_t bytes);
+void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes);
+/* Tells the daemon that the worker waits for its memory since then, or 0: no more. */
+void fgw_room_starve(struct fgw_grantee *grantee, uint64_t since_ns);
+/* Of the daemon: */
+struct fgw_room_reading {
+    uint32_t slot;
+    uint32_t vgpu;
+    uint32_t keeps; /* enum fgw_keeps, as the worker says */
+    uint32_t wants; /* it has a turn, or waits for one, or for its memory */
+    uint64_t allocated_bytes;
+    uint64_t resident_bytes;
+    uint64_t other_bytes; /* what else it takes of the device */
+    uint64_t target_bytes;
+    uint64_t starved_since_ns;
+};
+
+void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_bytes, uint64_t allocatable_bytes);
+void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t target_bytes);
+/* Fills readings of FGW_MAX_WORKERS, of those that serve a client; gives their number. */
+uint32_t fgw_control_rooms(struct fgw_control *control, struct fgw_room_reading *readings);
+/* cffi: end */
+
+/* Tells whether a worker of the vGPU waits for its memory, and since when one does. */
+bool fgw_vgpu_is_starved(const struct fgw_control *control, uint32_t index, uint64_t *since_ns);
+
+#endif
