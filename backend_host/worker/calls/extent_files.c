@@ -9,10 +9,12 @@
 #include "client/state.h"
 #include "page/account.h"
 #include "page/bell.h"
+#include "page/room.h"
 
-uint32_t fgw_extent_files_nr(uint64_t bytes)
+uint32_t fgw_extent_files_nr(const struct fgw_worker *worker, uint64_t bytes)
 {
-    return (uint32_t)((bytes + FGW_EXTENT_MOST_BYTES - 1) / FGW_EXTENT_MOST_BYTES);
+    const uint64_t most_bytes = fgw_span_extent_most_bytes(worker);
+    return (uint32_t)((bytes + most_bytes - 1) / most_bytes);
 }
 
 static bool has_calls(const struct fgw_worker *worker)
@@ -149,30 +151,34 @@ static CUresult map_one(struct fgw_worker *worker, uint64_t address, uint64_t by
 {
     struct fgw_ranges *extents = &worker->calls->span.extents;
     CUmemGenericAllocationHandle native;
-    if (!fgw_ranges_make_room(extents, FGW_MAX_DEVICE_RANGES)) {
+    if (!fgw_ranges_make_room(extents, FGW_MAX_DEVICE_RANGES) || !fgw_room_allocate(&worker->grantee, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = worker->driver.cuMemImportFromShareableHandle(&native, (void *)(uintptr_t)file,
                                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuMemMap(address, bytes, 0, native, 0);
+        if (result != CUDA_SUCCESS) {
+            worker->driver.cuMemRelease(native);
+        }
+    }
     if (result != CUDA_SUCCESS) {
+        fgw_room_deallocate(&worker->grantee, bytes);
         return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_INVALID_VALUE;
     }
-    result = worker->driver.cuMemMap(address, bytes, 0, native, 0);
-    if (result != CUDA_SUCCESS) {
-        worker->driver.cuMemRelease(native);
-        return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_INVALID_VALUE;
-    }
+    fgw_room_hold(&worker->grantee, bytes);
     fgw_ranges_insert(extents, (struct fgw_range){.address = address, .bytes = bytes, .owner = native});
     return CUDA_SUCCESS;
 }
 
 CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const int *files)
 {
+    const uint64_t most_bytes = fgw_span_extent_most_bytes(worker);
     uint64_t mapped_bytes = 0, dropped_bytes = 0;
     CUresult result = has_calls(worker) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
     for (uint32_t i = 0; result == CUDA_SUCCESS && mapped_bytes < bytes; i++) {
         const uint64_t left_bytes = bytes - mapped_bytes;
-        const uint64_t extent_bytes = left_bytes < FGW_EXTENT_MOST_BYTES ? left_bytes : FGW_EXTENT_MOST_BYTES;
+        const uint64_t extent_bytes = left_bytes < most_bytes ? left_bytes : most_bytes;
         result = map_one(worker, address + mapped_bytes, extent_bytes, files[i]);
         mapped_bytes += result == CUDA_SUCCESS ? extent_bytes : 0;
     }

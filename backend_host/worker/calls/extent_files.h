@@ -13,7 +13,7 @@
 #include "calls/state.h"
 
 /* How many descriptors memory of so many bytes, whole steps of the span, has. */
-uint32_t fgw_extent_files_nr(uint64_t bytes);
+uint32_t fgw_extent_files_nr(const struct fgw_worker *worker, uint64_t bytes);
 /* Gives a descriptor of each extent that lies in here, which are at most FGW_MAX_SHARED_FILES, and which the caller
  * closes. On an error there is none. */
 CUresult fgw_extent_files_open(struct fgw_worker *worker, uint64_t address, uint64_t bytes, int *files,

@@ -26,6 +26,7 @@
 #include "ivshmem/region.h"
 #include "page/account.h"
 #include "page/layout.h"
+#include "page/room.h"
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
@@ -104,11 +105,18 @@ void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struc
     }
 }
 
-/* With a quota the vGPU is the device: what its other programs hold is what is not free. */
+/* With a quota the vGPU is the device: what its other programs hold is what is not free. Where more may be allocated
+ * than there is, what others have on the device now is no matter. */
 static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
 {
     fgw_pools_rest(fgw_the_worker);
     CUresult result = real.cuMemGetInfo_v2(free_bytes, total_bytes);
+    uint64_t room_bytes, most_bytes;
+    if (result == CUDA_SUCCESS && fgw_room_free(&fgw_the_worker->grantee, &room_bytes, &most_bytes)) {
+        *total_bytes = most_bytes < *total_bytes ? most_bytes : *total_bytes;
+        *free_bytes =
+            room_bytes < *free_bytes || fgw_room_is_short(&fgw_the_worker->grantee) ? room_bytes : *free_bytes;
+    }
     uint64_t quota_bytes;
     uint64_t used_bytes = fgw_quota_used(&fgw_the_worker->grantee, &quota_bytes);
     if (result == CUDA_SUCCESS && quota_bytes != 0) {

@@ -103,7 +103,7 @@ static CUresult map(struct fgw_worker *worker, const struct fgw_found *found, ui
 {
     const uint64_t bytes = found->bytes;
     if (bytes == 0 || bytes % FGW_SPAN_STEP_BYTES != 0 || bytes > worker->calls->span.bytes ||
-        fgw_extent_files_nr(bytes) != found->nr_files) {
+        fgw_extent_files_nr(worker, bytes) != found->nr_files) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!fgw_memory_take(worker, bytes)) {

@@ -10,12 +10,19 @@
 
 #include "base/count.h"
 #include "base/log.h"
+#include "calls/swap.h"
 #include "client/ranges.h"
 #include "client/service.h"
 #include "client/state.h"
 #include "page/layout.h"
+#include "page/room.h"
+#include "turn/turn.h"
 
 #define MAX_EXTENTS FGW_MAX_DEVICE_RANGES
+/* Of one extent; beyond, a handle costs what its parts do. Where memory may have to make room it does so in smaller
+ * parts, which cost a hundredth of what it takes to copy them (docs/lab/memory.md). */
+#define MOST_BYTES         (UINT64_C(1) << 30)
+#define MOVABLE_MOST_BYTES (UINT64_C(256) << 20)
 
 static struct fgv_driver real; /* the driver's own calls, of the one device library of this process */
 
@@ -116,62 +123,114 @@ void fgw_span_give(struct fgw_worker *worker, uint64_t address)
 
 /* ---- extents ---- */
 
-static CUresult make_extent(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
+uint64_t fgw_span_extent_most_bytes(const struct fgw_worker *worker)
 {
-    struct fgw_span *span = &worker->calls->span;
+    return fgw_room_is_short(&worker->grantee) ? MOVABLE_MOST_BYTES : MOST_BYTES;
+}
+
+CUresult fgw_span_bring(struct fgw_worker *worker, struct fgw_range *extent)
+{
     const CUmemAllocationProp property = plain(worker);
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle native;
-    if (!fgw_ranges_make_room(&span->extents, MAX_EXTENTS)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUresult result = real.cuMemCreate(&native, bytes, &property, 0);
+    CUresult result = real.cuMemCreate(&native, extent->bytes, &property, 0);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = real.cuMemMap(address, bytes, 0, native, 0);
+    result = real.cuMemMap(extent->address, extent->bytes, 0, native, 0);
     if (result != CUDA_SUCCESS) {
         real.cuMemRelease(native);
         return result;
     }
-    fgw_ranges_insert(&span->extents, (struct fgw_range){.address = address, .bytes = bytes, .owner = native});
+    result = real.cuMemSetAccess(extent->address, extent->bytes, &access, 1);
+    if (result != CUDA_SUCCESS) {
+        real.cuMemUnmap(extent->address, extent->bytes);
+        real.cuMemRelease(native);
+        return result;
+    }
+    extent->owner = native;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgw_span_take_off(struct fgw_worker *worker, struct fgw_range *extent)
+{
+    CUresult result = real.cuMemUnmap(extent->address, extent->bytes);
+    if (result == CUDA_SUCCESS) {
+        real.cuMemRelease(extent->owner);
+        extent->owner = 0;
+        fgw_room_leave(&worker->grantee, extent->bytes);
+    }
+    return result;
+}
+
+/* One for which there is no room now comes when there is. */
+static CUresult make_extent(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
+{
+    struct fgw_span *span = &worker->calls->span;
+    struct fgw_range extent = {.address = address, .bytes = bytes};
+    if (!fgw_ranges_make_room(&span->extents, MAX_EXTENTS)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (fgw_room_claim(&worker->grantee, bytes)) {
+        const CUresult result = fgw_span_bring(worker, &extent);
+        if (result != CUDA_SUCCESS) {
+            fgw_room_leave(&worker->grantee, bytes);
+        }
+        if (result != CUDA_SUCCESS && !(result == CUDA_ERROR_OUT_OF_MEMORY && fgw_room_is_short(&worker->grantee))) {
+            return result;
+        }
+    }
+    if (extent.owner == 0) {
+        span->nr_out++;
+        fgw_turn_set_starved(worker, true); /* at once: what comes next may use it */
+    }
+    fgw_ranges_insert(&span->extents, extent);
     return CUDA_SUCCESS;
 }
 
 CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 {
-    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const uint64_t most_bytes = fgw_span_extent_most_bytes(worker);
     uint64_t filled_bytes = 0, dropped_bytes = 0;
     CUresult result = CUDA_SUCCESS;
+    if (!fgw_room_allocate(&worker->grantee, bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     while (result == CUDA_SUCCESS && filled_bytes < bytes) {
         const uint64_t left_bytes = bytes - filled_bytes;
-        const uint64_t extent_bytes = left_bytes < FGW_EXTENT_MOST_BYTES ? left_bytes : FGW_EXTENT_MOST_BYTES;
+        const uint64_t extent_bytes = left_bytes < most_bytes ? left_bytes : most_bytes;
         result = make_extent(worker, address + filled_bytes, extent_bytes);
         filled_bytes += result == CUDA_SUCCESS ? extent_bytes : 0;
     }
-    if (result == CUDA_SUCCESS) {
-        result = real.cuMemSetAccess(address, bytes, &access, 1);
-    }
-    if (result != CUDA_SUCCESS && filled_bytes != 0) {
-        fgw_span_empty(worker, address, filled_bytes, &dropped_bytes);
+    if (result != CUDA_SUCCESS) {
+        fgw_room_deallocate(&worker->grantee, bytes - filled_bytes);
+        if (filled_bytes != 0) {
+            fgw_span_empty(worker, address, filled_bytes, &dropped_bytes);
+        }
     }
     return result;
 }
 
 CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes)
 {
-    struct fgw_ranges *extents = &worker->calls->span.extents;
+    struct fgw_span *span = &worker->calls->span;
+    struct fgw_ranges *extents = &span->extents;
     CUresult result = CUDA_SUCCESS;
     const uint32_t first = fgw_ranges_after(extents, address - 1);
     uint32_t end = first;
     while (end < extents->nr && extents->items[end].address - address < bytes) {
-        const struct fgw_range *extent = &extents->items[end];
-        const CUresult unmapped = real.cuMemUnmap(extent->address, extent->bytes);
-        if (unmapped != CUDA_SUCCESS) {
-            result = unmapped;
+        struct fgw_range *extent = &extents->items[end];
+        if (extent->owner != 0) {
+            result = fgw_span_take_off(worker, extent);
+        } else {
+            span->nr_out--;
+        }
+        if (result != CUDA_SUCCESS) {
             break;
         }
-        real.cuMemRelease(extent->owner);
+        fgw_swap_forget(worker, extent->address);
+        fgw_room_deallocate(&worker->grantee, extent->bytes);
         *dropped_bytes += extent->bytes;
         end++;
     }

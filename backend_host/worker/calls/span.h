@@ -3,6 +3,9 @@
  * driver took, as physical memory that is mapped there: so it can be had again at the same address. Where there is no
  * span it is where the driver puts it.
  *
+ * Where more is allocated than there is room for, an extent may be without memory for a while: swap.c brings all of
+ * them onto the device before anything is submitted.
+ *
  * Nothing here is counted to the quota. Nothing here waits, but for the driver's own freeing without a span: call that
  * when nothing of the client's runs.
  */
@@ -13,8 +16,6 @@
 
 /* Memory of the span comes in multiples of this. */
 #define FGW_SPAN_STEP_BYTES (UINT64_C(2) << 20)
-/* Of one extent; beyond, a handle costs what its parts do. */
-#define FGW_EXTENT_MOST_BYTES (UINT64_C(1) << 30)
 
 static inline uint64_t fgw_span_round(uint64_t bytes)
 {
@@ -42,6 +43,13 @@ CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t byt
 CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes);
 /* Finds the last extent that lies whole in here; false: there is none. */
 bool fgw_span_last_whole(const struct fgw_worker *worker, uint64_t address, uint64_t bytes, struct fgw_range *extent);
+/* Of one extent; an allocation has so large ones, and a rest. */
+uint64_t fgw_span_extent_most_bytes(const struct fgw_worker *worker);
+/* Brings an extent onto the device that is not there, as new memory. */
+CUresult fgw_span_bring(struct fgw_worker *worker, struct fgw_range *extent);
+/* Takes one off that is there; its bytes are lost. */
+CUresult fgw_span_take_off(struct fgw_worker *worker, struct fgw_range *extent);
+
 /* Gives addresses back that have no memory. */
 void fgw_span_give(struct fgw_worker *worker, uint64_t address);
 

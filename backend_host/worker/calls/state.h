@@ -98,7 +98,27 @@ struct fgw_span {
     bool is_wanted;
     uint64_t address, bytes; /* none: 0 */
     struct fgw_ranges taken;
-    struct fgw_ranges extents; /* memory at such addresses */
+    struct fgw_ranges extents; /* memory at such addresses; without a handle it is not on the device */
+    uint32_t nr_out;           /* of the extents */
+};
+
+/* Of swap.c. */
+#define FGW_MAX_MOVES 4u
+struct fgw_move {
+    uint64_t address;
+    CUevent end; /* NULL: at once */
+};
+
+struct fgw_swap_memory;
+struct fgw_swap {
+    struct fgw_ranges copies; /* of extents, in memory of this process: the owner is what is known of one */
+    struct fgw_swap_memory *memory;
+    uint64_t prepared_ns;
+    struct fgw_move moves[FGW_MAX_MOVES];
+    uint32_t nr_moves;
+    bool is_inward;
+    CUstream stream;
+    uint64_t tried_ns; /* when the host or the driver last said no; 0: it did not */
 };
 
 /* Of exports.c and sharing.c. */
@@ -131,6 +151,7 @@ struct fgw_calls {
     struct fgw_ranges mapped;   /* physical memory at such addresses */
     uint64_t reserved_bytes;
     struct fgw_span span;
+    struct fgw_swap swap;
     struct fgw_sharing sharing;
     struct fgw_memory_pools pools;
     struct fgw_graph_memory graph_memory;

@@ -17,6 +17,7 @@
 #include "calls/context.h"
 #include "calls/copy.h"
 #include "calls/host_function.h"
+#include "calls/swap.h"
 #include "client/arena.h"
 #include "client/current.h"
 #include "client/handles.h"
@@ -225,7 +226,7 @@ static bool serve_parts(struct fgw_worker *worker, struct fgw_parsed *parsed, ui
 /* Whether the device may have one more now, and as what. */
 static bool may_submit(struct fgw_worker *worker, const struct fgw_parsed *parsed, enum fgw_submission *kind)
 {
-    if (!fgw_queue_has_room(worker)) {
+    if (worker->turn->is_starved || !fgw_queue_has_room(worker)) {
         return false;
     }
     const bool is_copy = fgw_copy_bytes(&parsed->request) >= FGW_BULK_BYTES;
@@ -242,10 +243,19 @@ static bool may_submit(struct fgw_worker *worker, const struct fgw_parsed *parse
             !(fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, stream_of(worker, parsed))));
 }
 
+/* The driver looks at the memory that it names, so that has to be there. */
+static bool needs_memory(uint16_t call)
+{
+    return call == FGV_CALL_cuTexObjectCreate || call == FGV_CALL_ipc_export;
+}
+
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
 static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t response)
 {
     const struct fgw_service *service = parsed->service;
+    if (fgw_swap_is_moving(worker) || (worker->turn->is_starved && needs_memory(service->number))) {
+        return false; /* nothing is made, freed or used of memory that is on its way */
+    }
     if (service->number == FGV_CALL_cuLaunchKernel && worker->slicing->parts.variant) {
         return serve_parts(worker, parsed, response);
     }

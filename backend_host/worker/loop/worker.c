@@ -26,6 +26,7 @@
 #include "calls/sharing.h"
 #include "calls/span.h"
 #include "calls/state.h"
+#include "calls/swap.h"
 #include "calls/virtual_memory.h"
 #include "client/attach.h"
 #include "client/current.h"
@@ -43,6 +44,7 @@
 #include "page/grant.h"
 #include "page/layout.h"
 #include "page/outlook.h"
+#include "page/room.h"
 #include "parts/parts.h"
 #include "parts/state.h"
 #include "track/state.h"
@@ -205,8 +207,21 @@ static void look_around(struct fgw_worker *worker, uint64_t now_ns)
     if (now_ns - worker->loop->looked_ns > LOOK_NS) {
         look_after_client(worker, now_ns);
         show_use(worker, now_ns);
-        fgw_pools_rest(worker);
+        if (!fgw_swap_is_moving(worker)) {
+            fgw_pools_rest(worker);
+        }
     }
+}
+
+/* Brings memory out or in, where more is allocated than there is. True: something has come of it. */
+static bool swap(struct fgw_worker *worker, uint64_t now_ns)
+{
+    if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_starved) {
+        return false;
+    }
+    const bool is_settled = !worker->loop->first_waiter && !worker->track->busy && worker->track->behind.nr == 0 &&
+                            worker->track->nr_gates == 0 && fgw_track_nr_open(worker) == 0;
+    return fgw_swap_poll(worker, is_settled, now_ns);
 }
 
 /* A round while this worker's work is off the device. */
@@ -246,12 +261,13 @@ static void loop(struct fgw_worker *worker)
         uint64_t now_ns = fgw_clock_ns();
         if ((worker->track->busy || worker->loop->first_waiter) && now_ns >= worker->loop->next_poll_ns) {
             is_news |= fgw_sync_poll(worker, now_ns);
-            is_news |= fgw_waiters_run(worker);
+            is_news |= !fgw_swap_is_moving(worker) && fgw_waiters_run(worker);
             worker->loop->next_poll_ns = fgw_rest_next_poll_ns(worker, now_ns);
         }
         if (worker->track->behind.nr != 0) {
             is_news |= fgw_host_poll(worker);
         }
+        is_news |= swap(worker, now_ns);
         fgw_turn_poll(worker, now_ns);
         fgw_parts_poll(worker);
         look_around(worker, now_ns);
@@ -284,6 +300,7 @@ static void take_down(struct fgw_worker *worker)
     if (worker->track->nr_gates != 0) {
         leave_at_once(0); /* a stream waits for a value that nobody is left to write: no driver would let go of it */
     }
+    fgw_swap_drop(worker);
     for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i]) {
             fgw_context_destroy(worker, worker->contexts[i]);

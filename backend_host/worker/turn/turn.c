@@ -76,7 +76,7 @@ static bool fits_turn(struct fgw_worker *worker)
 
 bool fgw_turn_begin(struct fgw_worker *worker)
 {
-    if (worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
+    if (worker->turn->is_starved || worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
         return false;
     }
     uint64_t now_ns = 0; /* not read */
@@ -104,7 +104,8 @@ bool fgw_turn_begin(struct fgw_worker *worker)
 static bool has_pending(const struct fgw_worker *worker)
 {
     const struct fgw_turn *turn = worker->turn;
-    return turn->is_wanted_behind || (turn->has_backlog && fgw_queue_has_room(worker) && !turn->is_gated);
+    return !turn->is_starved &&
+           (turn->is_wanted_behind || (turn->has_backlog && fgw_queue_has_room(worker) && !turn->is_gated));
 }
 
 /* The next one is awake when the slice ends. Told once in a slice, and not when another slice is this vGPU's too. */
@@ -171,11 +172,22 @@ static void end_turn(struct fgw_worker *worker, struct fgw_outlook *outlook)
     }
 }
 
+/* The turn is of no use, as nothing may be submitted. */
+static void starve(struct fgw_worker *worker, uint64_t now_ns)
+{
+    if (worker->turn->phase != FGW_PHASE_IDLE) {
+        fgw_phase_change(worker, FGW_PHASE_READY);
+    }
+    fgw_move_give_back(worker, now_ns);
+}
+
 /* The turn goes on, with something to do or without. */
 static void go_on(struct fgw_worker *worker, struct fgw_outlook *outlook, bool is_running)
 {
     if (is_running) {
         fgw_phase_change(worker, FGW_PHASE_RUNNING);
+    } else if (worker->turn->is_starved) {
+        starve(worker, outlook->now_ns);
     } else if (has_pending(worker)) {
         fgw_phase_change(worker, FGW_PHASE_READY);
     } else if (worker->turn->phase != FGW_PHASE_IDLE) {

@@ -1,0 +1,346 @@
+/*
+ * See swap.h. A few extents are on their way at a time, each with an event behind its copy, so that the copy engine
+ * always has the next. They go from the last one down, and come from the first one up: so the same ones go each time,
+ * and the rest stays where it is.
+ *
+ * Wrong when: the context that copies are made in has failed. Its memory stays where it is then, until the client ends.
+ */
+#include "calls/swap.h"
+
+#include <stdlib.h>
+
+#include "base/count.h"
+#include "base/log.h"
+#include "calls/span.h"
+#include "calls/swap_memory.h"
+#include "client/current.h"
+#include "client/ranges.h"
+#include "client/state.h"
+#include "page/layout.h"
+#include "page/room.h"
+#include "turn/turn.h"
+
+/* What the host or the driver refused is tried again after so long. */
+#define AGAIN_NS UINT64_C(20000000)
+/* So often it is looked at what has no place in this process yet. */
+#define PREPARE_NS UINT64_C(1000000)
+
+static bool has_calls(const struct fgw_worker *worker)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    return driver->cuMemcpyDtoHAsync_v2 && driver->cuMemcpyHtoDAsync_v2 && driver->cuEventCreate &&
+           driver->cuEventRecord && driver->cuEventQuery && driver->cuEventDestroy_v2 && driver->cuStreamCreate &&
+           driver->cuStreamSynchronize && driver->cuStreamDestroy_v2;
+}
+
+/* ---- copies ---- */
+
+/* A place for an extent's bytes in this process. */
+struct copy {
+    void *start;
+    bool is_filled; /* they are there; else they never were brought out */
+};
+
+static struct copy *copy_at(const struct fgw_range *range)
+{
+    return (struct copy *)(uintptr_t)range->owner;
+}
+
+/* NULL: there is none yet. */
+static struct copy *copy_of(struct fgw_worker *worker, const struct fgw_range *extent)
+{
+    const struct fgw_range *found = fgw_ranges_find(&worker->calls->swap.copies, extent->address);
+    return found ? copy_at(found) : NULL;
+}
+
+static void keep(struct fgw_worker *worker, const struct fgw_range *extent, void *start)
+{
+    struct copy *copy = malloc(sizeof(*copy));
+    if (!copy) {
+        fgw_swap_memory_free(worker, start, extent->bytes);
+        return;
+    }
+    *copy = (struct copy){.start = start};
+    fgw_ranges_insert(
+        &worker->calls->swap.copies,
+        (struct fgw_range){.address = extent->address, .bytes = extent->bytes, .owner = (uint64_t)(uintptr_t)copy});
+}
+
+static void drop(struct fgw_worker *worker, const struct fgw_range *range)
+{
+    fgw_swap_memory_free(worker, copy_at(range)->start, range->bytes);
+    free(copy_at(range));
+}
+
+void fgw_swap_forget(struct fgw_worker *worker, uint64_t address)
+{
+    struct fgw_ranges *copies = &worker->calls->swap.copies;
+    struct fgw_range *range = fgw_ranges_find(copies, address);
+    if (range) {
+        drop(worker, range);
+        fgw_ranges_erase(copies, range);
+    }
+}
+
+/* ---- moves ---- */
+
+static bool is_on_its_way(const struct fgw_swap *swap, uint64_t address)
+{
+    for (uint32_t i = 0; i < swap->nr_moves; i++) {
+        if (swap->moves[i].address == address) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The next one that is to go, or to come; NULL: there is none. */
+static struct fgw_range *next_of(struct fgw_worker *worker, bool is_inward)
+{
+    struct fgw_ranges *extents = &worker->calls->span.extents;
+    for (uint32_t i = 0; i < extents->nr; i++) {
+        struct fgw_range *extent = &extents->items[is_inward ? i : extents->nr - 1 - i];
+        if ((extent->owner == 0) == is_inward && !is_on_its_way(&worker->calls->swap, extent->address)) {
+            return extent;
+        }
+    }
+    return NULL;
+}
+
+static CUresult begin_copy(struct fgw_worker *worker, const struct fgw_range *extent, void *host, bool is_inward)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    struct fgw_swap *swap = &worker->calls->swap;
+    struct fgw_move move = {.address = extent->address};
+    CUresult result = swap->stream ? CUDA_SUCCESS : driver->cuStreamCreate(&swap->stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuEventCreate(&move.end, CU_EVENT_DISABLE_TIMING);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = is_inward ? driver->cuMemcpyHtoDAsync_v2(extent->address, host, extent->bytes, swap->stream)
+                       : driver->cuMemcpyDtoHAsync_v2(host, extent->address, extent->bytes, swap->stream);
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuEventRecord(move.end, swap->stream);
+    }
+    if (result != CUDA_SUCCESS) {
+        driver->cuEventDestroy_v2(move.end);
+        return result;
+    }
+    swap->moves[swap->nr_moves++] = move;
+    return CUDA_SUCCESS;
+}
+
+enum outcome { REFUSED, LATER, BEGUN };
+
+static enum outcome send_out(struct fgw_worker *worker, const struct fgw_range *extent)
+{
+    const struct copy *copy = copy_of(worker, extent);
+    if (!copy) {
+        return LATER;
+    }
+    return begin_copy(worker, extent, copy->start, false) == CUDA_SUCCESS ? BEGUN : REFUSED;
+}
+
+/* What was never brought out has no bytes to be brought in: memory that is made anew is as good. */
+static enum outcome bring_in(struct fgw_worker *worker, struct fgw_range *extent)
+{
+    const struct copy *copy = copy_of(worker, extent);
+    if (!fgw_room_claim(&worker->grantee, extent->bytes)) {
+        return LATER;
+    }
+    if (fgw_span_bring(worker, extent) != CUDA_SUCCESS) {
+        fgw_room_leave(&worker->grantee, extent->bytes);
+        return REFUSED;
+    }
+    if (copy && copy->is_filled && begin_copy(worker, extent, copy->start, true) != CUDA_SUCCESS) {
+        fgw_span_take_off(worker, extent);
+        return REFUSED;
+    }
+    worker->calls->span.nr_out--;
+    return BEGUN;
+}
+
+/* The copy of the oldest has come to its end. */
+static void end_first(struct fgw_worker *worker, CUresult result)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    struct fgw_range *extent = fgw_ranges_find(&worker->calls->span.extents, swap->moves[0].address);
+    worker->driver.cuEventDestroy_v2(swap->moves[0].end);
+    swap->nr_moves--;
+    for (uint32_t i = 0; i < swap->nr_moves; i++) {
+        swap->moves[i] = swap->moves[i + 1];
+    }
+    if (!extent || result != CUDA_SUCCESS) {
+        return;
+    }
+    if (swap->is_inward) {
+        fgw_count(&worker->slot->swapped_in_bytes, extent->bytes);
+        return;
+    }
+    fgw_count(&worker->slot->swapped_out_bytes, extent->bytes);
+    copy_of(worker, extent)->is_filled = true;
+    if (fgw_span_take_off(worker, extent) == CUDA_SUCCESS) {
+        worker->calls->span.nr_out++;
+    }
+}
+
+static bool end_moves(struct fgw_worker *worker)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    bool has_ended = false;
+    while (swap->nr_moves != 0) {
+        const CUresult result = worker->driver.cuEventQuery(swap->moves[0].end);
+        if (result == CUDA_ERROR_NOT_READY) {
+            break;
+        }
+        end_first(worker, result);
+        has_ended = true;
+    }
+    return has_ended;
+}
+
+static uint64_t bytes_on_their_way(const struct fgw_worker *worker)
+{
+    const struct fgw_swap *swap = &worker->calls->swap;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < swap->nr_moves; i++) {
+        const struct fgw_range *extent = fgw_ranges_find(&worker->calls->span.extents, swap->moves[i].address);
+        bytes += extent ? extent->bytes : 0;
+    }
+    return bytes;
+}
+
+static bool has_to_go(const struct fgw_worker *worker)
+{
+    const struct fgw_swap *swap = &worker->calls->swap;
+    const uint64_t resident_bytes = atomic_load_explicit(&worker->slot->resident_bytes, memory_order_relaxed);
+    const uint64_t leaving_bytes = swap->nr_moves != 0 && !swap->is_inward ? bytes_on_their_way(worker) : 0;
+    return resident_bytes - leaving_bytes > fgw_room_target_bytes(&worker->grantee);
+}
+
+static bool begin_moves(struct fgw_worker *worker, bool is_inward, uint64_t now_ns)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    struct fgw_context *context = fgw_context_any(worker);
+    bool has_begun = false;
+    if (!context || !has_calls(worker) || now_ns - swap->tried_ns < AGAIN_NS) {
+        return false;
+    }
+    fgw_context_make_current(worker, context);
+    swap->is_inward = is_inward;
+    while (swap->nr_moves < FGW_MAX_MOVES) {
+        struct fgw_range *extent = is_inward || has_to_go(worker) ? next_of(worker, is_inward) : NULL;
+        const enum outcome outcome = !extent ? LATER : is_inward ? bring_in(worker, extent) : send_out(worker, extent);
+        swap->tried_ns = outcome == REFUSED ? now_ns : swap->tried_ns;
+        if (outcome != BEGUN) {
+            break;
+        }
+        has_begun = true;
+    }
+    return has_begun;
+}
+
+/* ---- each round ---- */
+
+/* Makes sure, ahead of need, that there is memory for each extent: for those first that would go first. */
+static void prepare(struct fgw_worker *worker, bool goes, uint64_t now_ns)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    const struct fgw_ranges *extents = &worker->calls->span.extents;
+    const struct fgw_context *context = fgw_context_any(worker);
+    if (swap->copies.nr >= extents->nr || now_ns - swap->prepared_ns < PREPARE_NS) {
+        return;
+    }
+    swap->prepared_ns = now_ns;
+    if (!context || now_ns - swap->tried_ns < AGAIN_NS || (!goes && !fgw_room_is_crowded(&worker->grantee)) ||
+        !fgw_ranges_make_room(&swap->copies, FGW_MAX_DEVICE_RANGES)) {
+        return;
+    }
+    if (!swap->memory) {
+        swap->memory = fgw_swap_memory_new(worker, context->native);
+    }
+    for (uint32_t i = extents->nr; swap->memory && i-- > 0;) {
+        const struct fgw_range *extent = &extents->items[i];
+        if (copy_of(worker, extent)) {
+            continue;
+        }
+        swap->tried_ns = fgw_swap_memory_has_failed(swap->memory) ? now_ns : swap->tried_ns;
+        void *start = fgw_swap_memory_take(swap->memory, extent->bytes);
+        if (start) {
+            keep(worker, extent, start);
+        }
+        return;
+    }
+}
+
+static enum fgw_keeps why_kept(const struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
+{
+    const struct fgw_calls *calls = worker->calls;
+    if (calls->sharing.nr_exports != 0 || calls->sharing.nr_imports != 0) {
+        return FGW_KEEPS_SHARED;
+    }
+    if (worker->nr_captures != 0) {
+        return FGW_KEEPS_FOR_CAPTURE;
+    }
+    if (!is_settled) {
+        return FGW_KEEPS_FOR_WORK;
+    }
+    return calls->swap.tried_ns != 0 && now_ns - calls->swap.tried_ns < AGAIN_NS ? FGW_KEEPS_FOR_HOST : FGW_KEEPS_NOT;
+}
+
+/* Tells the turn whether it may have one, and the daemon since when that keeps the client waiting. What has to go, and
+ * is not kept for long, is let come to rest; else the client goes on, as that may be what ends it. */
+static void tell(struct fgw_worker *worker, bool goes, uint64_t now_ns)
+{
+    const bool is_starved = worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) || goes;
+    fgw_turn_set_starved(worker, is_starved);
+    const uint64_t since_ns = atomic_load_explicit(&worker->slot->starved_since_ns, memory_order_relaxed);
+    const bool hungers = fgw_turn_hungers(worker);
+    if (hungers == (since_ns != 0)) {
+        return;
+    }
+    if (since_ns != 0) {
+        fgw_count(&worker->slot->starved_ns, now_ns - since_ns);
+    }
+    fgw_room_starve(&worker->grantee, hungers ? now_ns : 0);
+}
+
+bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    bool is_news = end_moves(worker);
+    const bool goes = has_to_go(worker);
+    prepare(worker, goes, now_ns);
+    const enum fgw_keeps keeps = why_kept(worker, is_settled, now_ns);
+    if (goes && keeps == FGW_KEEPS_NOT && (swap->nr_moves == 0 || !swap->is_inward)) {
+        is_news |= begin_moves(worker, false, now_ns);
+    } else if (!goes && worker->calls->span.nr_out != 0 && (swap->nr_moves == 0 || swap->is_inward)) {
+        is_news |= begin_moves(worker, true, now_ns);
+    }
+    if (swap->nr_moves == 0 && swap->stream) {
+        worker->driver.cuStreamDestroy_v2(swap->stream);
+        swap->stream = NULL;
+    }
+    atomic_store_explicit(&worker->slot->keeps, goes || keeps == FGW_KEEPS_SHARED ? keeps : FGW_KEEPS_NOT,
+                          memory_order_relaxed);
+    tell(worker, has_to_go(worker) && (keeps == FGW_KEEPS_NOT || keeps == FGW_KEEPS_FOR_WORK), now_ns);
+    return is_news;
+}
+
+void fgw_swap_drop(struct fgw_worker *worker)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    if (swap->stream) {
+        worker->driver.cuStreamSynchronize(swap->stream);
+        end_moves(worker);
+        worker->driver.cuStreamDestroy_v2(swap->stream);
+    }
+    fgw_swap_memory_end(swap->memory);
+    for (uint32_t i = 0; i < swap->copies.nr; i++) {
+        drop(worker, &swap->copies.items[i]);
+    }
+    free(swap->copies.items);
+    *swap = (struct fgw_swap){0};
+}

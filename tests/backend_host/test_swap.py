@@ -1,0 +1,243 @@
+"""Linear memory that makes room for others': it comes back as it was, whatever the client does meanwhile; targets are set by hand here."""
+
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from backend_host.device.readings import Keeps, Room
+from tests.backend_host.worker_guest import STREAM, Guest, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
+from tests.end_to_end.host import wait_until
+
+SPAN = 0x3000_0000_0000
+STEP = 2 << 20
+CAPACITY = 16 * STEP
+OUT_OF_MEMORY, INVALID_VALUE = 2, 1
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """Its client may have all of a device that is short, and has its span open."""
+    host = Host(SOFTGPU)
+    try:
+        host.control.set_capacity(CAPACITY, 2 * CAPACITY)
+        with make_region() as region:
+            served = Served(host, region, memory="span")
+            set_target(served, CAPACITY)
+            served.primary().ok("span_open", address=SPAN, bytes=4 * CAPACITY)
+            yield served
+    finally:
+        host.close()
+
+
+def set_target(served: Served, nbytes: int) -> None:
+    served.host.control.set_target(served.worker.slot, nbytes)
+
+
+def room(served: Served) -> Room:
+    [found] = [each for each in served.host.control.rooms() if each.slot == served.worker.slot]
+    return found
+
+
+def wait_for(served: Served, is_so: Callable[[Room], bool], what: str) -> None:
+    wait_until(lambda: is_so(room(served)), what)
+
+
+def bring_out(served: Served, target: int = 0) -> None:
+    set_target(served, target)
+    wait_for(served, lambda each: each.resident_bytes <= target, "it has gone")
+
+
+def allocate(guest: Guest, nbytes: int) -> int:
+    return int(guest.ok("cuMemAlloc_v2", bytesize=nbytes).dptr)
+
+
+def filled(guest: Guest, nr: int, each: int = STEP) -> list[int]:
+    """Allocations of one extent each, whose words are their numbers."""
+    addresses = [allocate(guest, each) for _ in range(nr)]
+    for number, address in enumerate(addresses):
+        guest.ok("cuMemsetD32Async", dstDevice=address, ui=number + 1, N=each // 4, hStream=0)
+    guest.ok("cuCtxSynchronize")
+    return addresses
+
+
+def first_word(guest: Guest, address: int) -> int:
+    return int(struct.unpack("<I", guest.from_device(address, 4))[0])
+
+
+def words(guest: Guest, addresses: list[int], each: int = STEP) -> list[tuple[int, int]]:
+    """The first and the last of each."""
+    return [(first_word(guest, address), first_word(guest, address + each - 4)) for address in addresses]
+
+
+def numbered(nr: int) -> list[tuple[int, int]]:
+    return [(number + 1, number + 1) for number in range(nr)]
+
+
+def test_memory_goes_and_comes_back_as_it_was(served: Served) -> None:
+    guest = served.guest
+    addresses = filled(guest, 5)
+    for target in (0, 2 * STEP, STEP + 1):
+        bring_out(served, target)
+        assert room(served).resident_bytes == target // STEP * STEP
+        set_target(served, CAPACITY)
+        assert words(guest, addresses) == numbered(5)
+    assert room(served).resident_bytes == 5 * STEP
+    worker = served.host.control.worker(served.worker.slot)
+    assert worker is not None
+    assert worker.swapped_out_bytes == worker.swapped_in_bytes == (5 + 3 + 4) * STEP
+
+
+def test_nothing_is_submitted_until_all_is_back(served: Served) -> None:
+    guest = served.guest
+    addresses = filled(guest, 3)
+    bring_out(served, STEP)
+    slot = guest.begin("cuMemsetD32Async", dstDevice=addresses[0], ui=9, N=4, hStream=0)
+    waiting = guest.begin("cuCtxSynchronize")
+    wait_for(served, lambda each: each.starved_since_ns != 0, "it waits for its memory")
+    assert [each.vgpu for each in served.host.control.starved()] == [served.vgpu]
+    assert room(served).wants
+    assert served.host.control.holder().vgpu is None, "not for its turn"
+    set_target(served, 2 * STEP)
+    wait_for(served, lambda each: each.resident_bytes == 2 * STEP, "what may come has come")
+    assert not guest.is_answered(waiting)
+    before = served.gpu_ns()
+    set_target(served, 3 * STEP)
+    assert guest.finish("cuMemsetD32Async", slot).result == 0
+    assert guest.finish("cuCtxSynchronize", waiting).result == 0
+    assert not served.host.control.starved()
+    assert served.gpu_ns() >= before
+    assert words(guest, addresses)[1:] == numbered(3)[1:]
+    assert first_word(guest, addresses[0]) == 9
+
+
+def test_memory_beyond_the_target_comes_with_the_first_use(served: Served) -> None:
+    guest = served.guest
+    set_target(served, STEP)
+    addresses = [allocate(guest, STEP) for _ in range(3)]
+    assert (room(served).allocated_bytes, room(served).resident_bytes) == (3 * STEP, STEP)
+    guest.ok("cuMemFree_v2", dptr=addresses.pop())
+    set_target(served, CAPACITY)
+    for address in addresses:
+        guest.ok("cuMemsetD32Async", dstDevice=address, ui=3, N=STEP // 4, hStream=0)
+    assert words(guest, addresses) == [(3, 3)] * 2
+
+
+def test_what_is_freed_while_it_is_out_is_gone(served: Served) -> None:
+    guest = served.guest
+    addresses = filled(guest, 4)
+    bring_out(served)
+    guest.ok("cuMemFree_v2", dptr=addresses[1])
+    guest.ok("cuMemFree_v2", dptr=addresses[3])
+    assert room(served).allocated_bytes == 2 * STEP
+    assert guest.call("cuMemFree_v2", dptr=addresses[3]).result == INVALID_VALUE
+    again = allocate(guest, STEP)
+    assert again == addresses[1]
+    set_target(served, CAPACITY)
+    assert words(guest, [addresses[0], addresses[2]]) == [(1, 1), (3, 3)]
+
+
+def test_calls_while_memory_is_on_its_way(served: Served) -> None:
+    """A client that frees, allocates and copies all the time, while its target goes up and down."""
+    guest = served.guest
+    kept = filled(guest, 3)
+    for turn in range(60):
+        set_target(served, (turn % 4) * STEP)
+        address = allocate(guest, 3 * STEP)
+        guest.ok("cuMemFree_v2", dptr=address)
+        if turn % 4 == 0:
+            set_target(served, CAPACITY)
+            assert words(guest, kept) == numbered(3)
+    set_target(served, CAPACITY)
+    assert words(guest, kept) == numbered(3)
+    assert room(served).allocated_bytes == 3 * STEP
+    wait_for(served, lambda each: each.resident_bytes == 3 * STEP, "what was claimed was given back")
+
+
+def test_pools_make_room_too(served: Served) -> None:
+    guest = served.guest
+    address = int(guest.ok("cuMemAllocFromPoolAsync", bytes=STEP).address)
+    guest.ok("cuMemsetD32Async", dstDevice=address, ui=5, N=STEP // 4, hStream=0)
+    guest.ok("cuCtxSynchronize")
+    bring_out(served)
+    slot = guest.begin("cuMemFreeAsync", address=address, stream=0)
+    set_target(served, CAPACITY)
+    assert guest.finish("cuMemFreeAsync", slot).result == 0
+    assert int(guest.ok("cuMemAllocFromPoolAsync", bytes=STEP).address) == address
+
+
+def test_more_than_the_device_is_refused_and_so_is_more_than_all_may_have(served: Served) -> None:
+    guest = served.guest
+    assert guest.call("cuMemAlloc_v2", bytesize=CAPACITY + 1).result == OUT_OF_MEMORY
+    allocate(guest, CAPACITY - STEP)
+    assert guest.call("cuMemAlloc_v2", bytesize=2 * STEP).result == OUT_OF_MEMORY
+    assert room(served).allocated_bytes == CAPACITY - STEP
+    info = guest.ok("cuMemGetInfo_v2")
+    assert (info.free, info.total) == (STEP, CAPACITY)
+    with make_region() as region:
+        other = Served(served.host, region, memory="span")
+        other.primary().ok("span_open", address=SPAN, bytes=4 * CAPACITY)
+        allocate(other.guest, CAPACITY)
+        served.host.control.set_capacity(CAPACITY, 2 * CAPACITY - STEP)
+        assert guest.call("cuMemAlloc_v2", bytesize=STEP).result == OUT_OF_MEMORY
+        other.worker.process.kill()
+        other.worker.process.wait()
+        served.host.control.repair(other.worker.slot)
+        allocate(guest, STEP)
+
+
+def test_memory_that_is_shared_stays(served: Served) -> None:
+    guest = served.guest
+    addresses = filled(guest, 2)
+    bring_out(served)
+    slot = guest.begin("ipc_export", address=addresses[0])
+    wait_for(served, lambda each: each.starved_since_ns != 0, "it has to be there to be shared")
+    set_target(served, CAPACITY)
+    assert guest.finish("ipc_export", slot).result == 0
+    set_target(served, 0)
+    wait_for(served, lambda each: each.keeps is Keeps.SHARED, "it says why it stays")
+    assert room(served).resident_bytes == 2 * STEP
+    assert words(guest, addresses[1:]) == [(2, 2)], "it goes on meanwhile"
+
+
+def test_a_capture_keeps_memory(served: Served) -> None:
+    guest = served.guest
+    addresses = filled(guest, 2)
+    guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+    guest.ok("capture_begin", stream=STREAM)
+    set_target(served, 0)
+    wait_for(served, lambda each: each.keeps is Keeps.FOR_CAPTURE, "it says why it stays")
+    assert words(guest, addresses) == numbered(2), "it goes on meanwhile"
+    assert room(served).resident_bytes == 2 * STEP
+
+
+def test_a_client_that_ends_while_memory_is_on_its_way(served: Served) -> None:
+    guest = served.guest
+    filled(guest, 8)
+    bring_out(served, 4 * STEP)
+    set_target(served, CAPACITY)
+    guest.cast_off("cuMemsetD32Async", dstDevice=SPAN, ui=9, N=4, hStream=0)
+    guest.close()
+    assert "closed" in str(served.worker.ended()["ended"])
+
+
+def test_a_daemon_that_makes_no_room_any_more_lets_all_come_back(served: Served) -> None:
+    """One that was started anew without oversubscription."""
+    guest = served.guest
+    addresses = filled(guest, 4)
+    bring_out(served)
+    served.host.control.set_capacity(0, 0)
+    assert words(guest, addresses) == numbered(4)
+
+
+def test_a_target_that_a_page_of_zeroes_says_is_none(served: Served) -> None:
+    """A worker that was never told one waits, and takes nothing from others."""
+    guest = served.guest
+    set_target(served, 0)
+    address = allocate(guest, STEP)
+    assert room(served).resident_bytes == 0
+    slot = guest.begin("cuMemsetD32Async", dstDevice=address, ui=9, N=4, hStream=0)
+    wait_for(served, lambda each: each.starved_since_ns != 0, "it waits")
+    set_target(served, CAPACITY)
+    assert guest.finish("cuMemsetD32Async", slot).result == 0
