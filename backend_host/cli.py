@@ -204,6 +204,12 @@ def _add_settings(start: argparse.ArgumentParser) -> None:
         help="kernels that outlive their turn: withdraw (off the GPU until the next one, the default), driver (time slices beside others)",
     )
     start.add_argument(
+        "--oversubscribe",
+        type=float,
+        metavar="FACTOR",
+        help="how much programs may allocate, as a multiple of the device's memory: 1.5, say; what has no room waits in the host's (default 1)",
+    )
+    start.add_argument(
         "--trusted-guests",
         action="store_true",
         default=None,
@@ -250,7 +256,17 @@ def policy_argument(text: str) -> str:
 def _given(options: argparse.Namespace) -> dict[str, object]:
     """What options say of the configuration, by field; None for those that were not given."""
     slice_ms = getattr(options, "slice_ms", None)
-    names = ("state_dir", "device", "policy", "slicing", "quota", "preemption", "trusted_guests", "web")
+    names = (
+        "state_dir",
+        "device",
+        "policy",
+        "slicing",
+        "quota",
+        "preemption",
+        "oversubscribe",
+        "trusted_guests",
+        "web",
+    )
     given = {name: getattr(options, name, None) for name in names}
     return {**given, "slice_ns": milliseconds(slice_ms) if slice_ms is not None else None}
 

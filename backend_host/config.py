@@ -86,6 +86,16 @@ class Config:
     memory: str = "span"
     """Where linear memory of programs lies on the device: span (at addresses that the program proposes), driver (where the driver puts it);
     docs/memory.md."""
+    device_memory_bytes: int = 0
+    """How much of each device's memory programs get, all together: a smaller one makes a small card of a large one; 0: all there is."""
+    oversubscribe: float = 1.0
+    """How much programs may allocate, all together, as a multiple of the device's memory: what has no room there waits in the host's memory
+    while others have their turns (docs/memory.md)."""
+    swap_bytes: int = 0
+    """How much of the host's memory is for that, of all devices together; 0: a quarter of it. Only what is used is taken."""
+    paging_cost: float = 5.0
+    """How much of the time moving memory may take, in percent: the less, the longer turns are while programs wait for their memory, up to
+    5 s."""
     watchdog_s: int = BY_DEVICE
     """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never; -1: 10 s on a
     device that cannot preempt, where others get nothing meanwhile, 300 s on one that can."""
@@ -165,11 +175,13 @@ MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
 MAX_PINNED_BYTES = 1 << 40
-SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes"}
+MIN_DEVICE_BYTES = 64 << 20
+MOST_DEVICE_BYTES = 1 << 50
+SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes", "device_memory_bytes", "swap_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
 _NOT_IN_FILES = {"is_private", "goes_around", "file", "given"}
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
-_KINDS = {str: "a text", int: "a whole number", bool: "true or false", Path: "a path"}
+_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 
 
 @dataclass(frozen=True)
@@ -218,6 +230,13 @@ RULES: Mapping[str, Rule] = {
     "slicing_part_us": _from_to(0, _MOST),
     "preemption": _one_of(PREEMPTIONS),
     "memory": _one_of(MEMORIES),
+    "device_memory_bytes": Rule(
+        "0, for all there is, or at least 64M",
+        lambda nr_bytes: nr_bytes == 0 or MIN_DEVICE_BYTES <= nr_bytes <= MOST_DEVICE_BYTES,
+    ),
+    "oversubscribe": _from_to(1, 64),
+    "swap_bytes": _from_to(0, MOST_DEVICE_BYTES, "from 0, for a quarter of the host's, to 1024T"),
+    "paging_cost": _from_to(1, 50),
     "watchdog_s": _from_to(BY_DEVICE, _MOST, f"from 0, for never, to {_MOST}, or {BY_DEVICE} for the device's own"),
     "coscheduling": _one_of(COSCHEDULING),
     "shm_files": Rule(
@@ -346,6 +365,8 @@ def _read_key(key: str, value: object) -> object:
     expected = next(field.type for field in dataclasses.fields(Config) if field.name == key)
     written = str if expected is Path else expected
     assert isinstance(written, type)
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
     if not isinstance(value, written) or isinstance(value, bool) != (expected is bool):  # a bool is an int, too
         allowed = RULES[key].text if key in RULES else _KINDS[expected]  # type: ignore[index]
         raise ConfigError(f"{key} must be {allowed}, not {value!r}")

@@ -119,6 +119,8 @@ def _for_people(table: str, name: str, value: object) -> object:
 
 
 def _kind(name: str, value: object) -> str:
+    if name == "oversubscribe":
+        return "factor"
     by_suffix = (kind for suffix, kind in _BY_SUFFIX.items() if name.endswith(suffix))
     return next(by_suffix, _BY_TYPE[type(value)])
 

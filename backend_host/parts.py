@@ -47,7 +47,10 @@ class Parts:
             tree.sweep()
         self.gpus = [
             stack.enter_context(
-                serving(number, device, config, walls, tree, succession.store, succession.gpu(number, device))
+                serving(
+                    *(number, device, config, walls, tree, succession.store, succession.gpu(number, device)),
+                    nr_gpus=len(devices),
+                )
             )
             for number, device in enumerate(devices)
         ]

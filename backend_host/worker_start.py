@@ -87,9 +87,16 @@ class WorkerStart:
 
 
 def worker_start(
-    device: Device, config: Config, names: frozenset[str], groups: Groups | None, more: Mapping[str, str] | None = None
+    device: Device,
+    config: Config,
+    names: frozenset[str],
+    groups: Groups | None,
+    more: Mapping[str, str] | None = None,
+    *,
+    swap_bytes: int = 0,
 ) -> WorkerStart:
-    """For workers of this device behind the walls with these names; `more`: variables of theirs."""
+    """For workers of this device behind the walls with these names; `more`: variables of theirs; `swap_bytes`: what they may have in the host's
+    memory of the device's."""
     environment = worker_environment({**os.environ, **(more or {})}, names, config.walls.cache_bytes)
     ordinal = device.ordinal
     if device.kind == "cuda":  # it alone: the others have no device node
@@ -106,7 +113,7 @@ def worker_start(
         environment=environment,
         tenants=tenants,
         groups=groups,
-        memory_bytes=config.walls.memory_bytes + config.pinned_bytes + soft_bytes,
+        memory_bytes=config.walls.memory_bytes + config.pinned_bytes + soft_bytes + swap_bytes,
     )
 
 

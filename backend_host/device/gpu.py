@@ -16,6 +16,7 @@ from backend_host.coscheduling import Coscheduler
 from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
+from backend_host.device.pager import Pager
 from backend_host.device.readings import VgpuReading
 from backend_host.devices import Device, kernel_wall
 from backend_host.entitlement import WHOLE, Entitlement
@@ -23,6 +24,7 @@ from backend_host.errors import RefusedError
 from backend_host.fairness import min_max_ratio
 from backend_host.grants import GrantKeeper
 from backend_host.history import WINDOWS_S
+from backend_host.oversubscription import capacity_of
 from backend_host.restart.records import GpuRecord
 from backend_host.restart.store import Store
 from backend_host.served import device_name
@@ -230,21 +232,26 @@ def serving(
     cgroups: Cgroups | None,
     store: Store | None = None,
     left: GpuLeft | None = None,
+    nr_gpus: int = 1,
 ) -> Iterator[Gpu]:
     """A Gpu until the end of the block; `walls` are those that its workers have, and `cgroups` where they are put. `store`: where it is kept
-    for the next daemon; `left`: what the one before left of it."""
+    for the next daemon; `left`: what the one before left of it. ConfigError where there is not the memory that the configuration says."""
     store = store or Store()
+    capacity = capacity_of(device, config, nr_gpus)
     if left is not None:
         device = replace(device, context_bytes=left.record.context_bytes, stream_bytes=left.record.stream_bytes)
     groups = None if cgroups is None else Groups(cgroups, number)
     more = kernel_wall(device) | (preemption_environment(config) if device.preempts else {})
-    start = worker_start(device, config, walls, groups, more)
+    start = worker_start(
+        device, config, walls, groups, more, swap_bytes=capacity.allocatable if capacity.is_short else 0
+    )
     with contextlib.ExitStack() as stack:
         slice_ns = config.slice_ns or device.slice_ns
         page = stack.enter_context(
             ControlPage.create(slice_ns, is_preemptive=device.preempts) if left is None else left.page
         )
         page.set_slice_ns(slice_ns)
+        page.set_capacity(capacity.resident, capacity.allocatable)
         budgets = Budgets(config.quota_max_ms * 1_000_000) if config.quota == "bursts" else None
         keeper = GrantKeeper(page, make_policy(config.policy), budgets)
         workers = Workers(
@@ -257,6 +264,10 @@ def serving(
         stack.callback(workers.stop)
         keeper.start()
         stack.callback(keeper.stop)
+        if capacity.is_short:
+            pager = Pager(page, capacity.resident, device.memory_bytes, config.paging_cost / 100)
+            pager.start()
+            stack.callback(pager.stop)
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)

@@ -1,0 +1,90 @@
+"""The thread that makes room on a Gpu whose programs may allocate more than it holds (worker/page/room.h).
+
+It tells each worker how much of its memory may be on the device, by the plan of scheduler/paging.py. What is to go goes first: a worker's
+target rises only as far as others have left. Workers move their memory by themselves.
+
+Wrong when: this thread is kept off the processor, or its daemon is away. Programs that are whole go on, and others wait for their memory until
+it is back.
+"""
+
+import logging
+import threading
+import time
+
+from backend_host.device.control import ControlPage
+from backend_host.device.readings import Keeps, Room
+from scheduler.paging import Holding, Plan, stepwise
+
+_MOVING_S = 0.001
+"""Between looks while memory moves: in a millisecond 50 MB do."""
+_QUIET_S = 0.2
+
+log = logging.getLogger("fairgv.pager")
+
+
+def _is_moving(room: Room, target: int) -> bool:
+    """It is on its way to its target; what it will allocate is not."""
+    return room.resident_bytes > target or room.resident_bytes < min(room.allocated_bytes, target)
+
+
+class Pager:
+    """One thread over one control page. `start` once, `stop` once."""
+
+    def __init__(self, page: ControlPage, capacity_bytes: int, device_bytes: int, cost: float) -> None:
+        """How much linear memory may be on the device, and what the device has for that and all else; `cost`: see `Plan`."""
+        self._page = page
+        self._capacity, self._device_bytes = capacity_bytes, device_bytes
+        self._plan = Plan(cost)
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="pager", daemon=True)
+
+    def start(self) -> None:
+        """Begins to make room."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; what was last allowed stays so."""
+        self._is_stopping = True
+        self._page.ring_bell()
+        self._thread.join()
+
+    def _run(self) -> None:
+        bell = self._page.bell()
+        while not self._is_stopping:
+            try:
+                timeout_s = self.look(time.monotonic_ns())
+            except Exception:
+                log.exception("making room failed; it goes on")
+                timeout_s = _QUIET_S
+            time.sleep(_MOVING_S)
+            bell = self._page.wait_bell(timeout_s - _MOVING_S, bell)
+
+    def look(self, now_ns: int) -> float:
+        """One look at all workers; gives for how many seconds nothing needs another."""
+        rooms = self._page.rooms()
+        room = min(self._capacity, self._device_bytes - sum(each.other_bytes for each in rooms))
+        holdings = {each.slot: self._holding(each) for each in rooms}
+        wanted = self._plan.targets(now_ns, room, holdings)
+        now = {each.slot: each.target_bytes for each in rooms}
+        lowered = {slot: min(now[slot], target) for slot, target in wanted.items()}
+        self._publish(now, lowered)
+        resident = {each.slot: each.resident_bytes for each in self._page.rooms()}
+        targets = stepwise(room, wanted, lowered, {slot: resident.get(slot, 0) for slot in wanted})
+        self._publish(lowered, targets)
+        if targets != wanted or any(_is_moving(each, targets[each.slot]) for each in rooms):
+            return _MOVING_S
+        return max(_MOVING_S, min(_QUIET_S, (self._plan.again_ns(now_ns, holdings) - now_ns) / 1e9 or _QUIET_S))
+
+    def _holding(self, room: Room) -> Holding:
+        return Holding(
+            allocated=room.allocated_bytes,
+            resident=room.resident_bytes,
+            standing=self._page.standing(room.vgpu),
+            wants=room.wants,
+            is_kept=room.keeps not in (Keeps.NOT, Keeps.FOR_WORK),
+        )
+
+    def _publish(self, before: dict[int, int], after: dict[int, int]) -> None:
+        for slot, target in after.items():
+            if before[slot] != target:
+                self._page.set_target(slot, target)
