@@ -14,6 +14,7 @@ from benchmarks.experiments.loops import Loops
 from benchmarks.experiments.mixed import Mixed
 from benchmarks.experiments.mmr import MinMaxRatio
 from benchmarks.experiments.overhead import Overhead
+from benchmarks.experiments.oversubscription import Oversubscription
 from benchmarks.experiments.shares_over_time import SharesOverTime
 from benchmarks.experiments.slicing import Slicing
 from benchmarks.experiments.work_conserving import WorkConserving
@@ -30,6 +31,7 @@ _ALL: tuple[Experiment, ...] = (
     Accounting(),
     Slicing(),
     Allocation(),
+    Oversubscription(),
     Adapter(),
     Loops(),
     Decisions(),

@@ -207,6 +207,8 @@ def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:
             each["coscheduling"]["nr_boosts"],
             each["turn_ns"],
             each["totals"]["overuse_ns"],
+            each["totals"]["swapped_out_bytes"],
+            each["totals"]["swapped_in_bytes"],
         )
         for each in found
     )

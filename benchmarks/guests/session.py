@@ -16,7 +16,7 @@ RUN_LIMIT_S = 300.0
 class Account:
     """One vGPU's, so far: GPU time charged for use, and for holding it without use, turns, launches, parts of large ones, and
     how often a thread of it was boosted. `turn_ns` is how long its turns may last now, `overuse_ns` what they went on beyond their ends while
-    others waited."""
+    others waited, and the bytes are of memory that made room for others', and that came back."""
 
     used_ns: int
     held_ns: int
@@ -26,6 +26,8 @@ class Account:
     nr_boosts: int
     turn_ns: int = 0
     overuse_ns: int = 0
+    swapped_out_bytes: int = 0
+    swapped_in_bytes: int = 0
 
 
 @dataclass(frozen=True)
