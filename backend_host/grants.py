@@ -262,8 +262,8 @@ class GrantKeeper:
             log.warning("%s holds the GPU far beyond its slice; it goes to the next one", name, extra=about(name))
             self._page.evict()
         # Who waits for its memory gets its turn once that is there; it has a backlog all the same.
-        starved = (entry.vgpu for entry in self._page.starved())
-        waiting += [vgpu for vgpu in starved if vgpu in self._entitlements and vgpu not in (grant.vgpu, *waiting)]
+        displaced = (entry.vgpu for entry in self._page.displaced())
+        waiting += [vgpu for vgpu in displaced if vgpu in self._entitlements and vgpu not in (grant.vgpu, *waiting)]
         for vgpu in sorted(self._waiting.difference(waiting)):
             self._policy.blocked(vgpu, now_ns)
         for vgpu in waiting:  # the longest waiting first

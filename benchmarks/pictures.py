@@ -79,6 +79,7 @@ ALL = (
     ),
     Picture("hand-overs", "accounting", (8.4, 3.6), "How gaps at hand-overs are distributed, by the length of kernels"),
     Picture("allocation", "allocation", (8.4, 3.4), "Time to get memory and give it back, by its size"),
+    Picture("oversubscription", "oversubscription", (8.4, 3.6), "Throughput by how much of a card is allocated"),
 )
 
 

@@ -63,6 +63,7 @@ TITLES = {
     "accounting": "Accounting",
     "slicing": "Long kernels in parts",
     "allocation": "Memory of the device",
+    "oversubscription": "More memory than the device has",
     "run": "Programs of others",
     "loops": "softgpu's speed",
     "decisions": "Decisions",

@@ -77,8 +77,9 @@ SUITES: Mapping[str, Suite] = {
         Entry("mmr-bursts", "mmr --program srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 1 --quota bursts", 0.5),
         Entry("alone-bursts", "overhead --parts programs --quota bursts --seconds 0.5 --repetitions 1", 2.0),
     )),
-    "gemini-2": Suite(2.0, (
+    "gemini-2": Suite(8.5, (
         Entry("allocation", "allocation", 2.0),
+        Entry("oversubscription", "oversubscription --seconds 24", 6.5),
     )),
 }  # fmt: skip
 """The words of `fairgv-bench`: quick for two cores without a GPU, the others, one after the other, for a GPU."""

@@ -1,13 +1,13 @@
 """Whose memory is on the device, where programs have more than it holds.
 
-A program runs only with all of its memory there, as nobody knows which of it a kernel uses. So those that want the device are seated, in the
+A program runs only with all of its memory there, as nobody knows which of it a kernel uses. So those that want the device are admitted, in the
 order in which their turns are due, as far as the room goes. What is left of it is for parts of the next ones, ahead of their turns, and for
 parts of those that rest. Who gives way is thus the one whose next turn is farthest.
 
-To seat others means to move memory, which takes time in which the device may have nothing to do. So the seats stay as they are for so long
-that moving takes at most `cost` of the time, and for 5 s at most. Those that have them may rest meanwhile, as long as one of them works. Where
-none does, and somebody waits, they keep them for twice as long as the move takes: so much it costs if they come back at once (ski rental: at
-most twice what is best in hindsight).
+To admit others means to move memory, which takes time in which the device may have nothing to do. So who is admitted stays so for so long that
+moving takes at most `cost` of the time, and for 5 s at most. They may rest meanwhile, as long as one of them works. Where none does, and
+somebody waits, they stay for twice as long as the move takes: so much it costs if they come back at once (ski rental: at most twice what is
+best in hindsight).
 
 Good when: a program's work keeps the device busy for many times what its memory takes to move. Bad when: several that do not fit together wait
 for each other. Each of their waits is a move then.
@@ -53,14 +53,14 @@ class Plan:
         """`cost`: the most of the time that moving may take, above 0 and below 1."""
         self._cost = cost
         self._ns_per_byte = _FIRST_NS_PER_BYTE
-        self._seated: frozenset[int] = frozenset()
+        self._admitted: frozenset[int] = frozenset()
         self._coming: frozenset[int] = frozenset()
-        """Of these who did not have their memory when they were seated, at `_began_ns`, and have not got all of it yet."""
+        """Of these who did not have their memory when they were admitted, at `_began_ns`, and have not got all of it yet."""
         self._began_ns = self._nr_bytes = 0
         self._until_ns = 0
-        """The seats stay as they are until then, and as long as somebody is coming."""
+        """They stay admitted until then, and as long as somebody is coming."""
         self._worked_ns = 0
-        """When one that is seated, and has all of its memory, last wanted the device."""
+        """When one that is admitted, and has all of its memory, last wanted the device."""
         self._wanted_ns: dict[int, int] = {}
 
     def targets(self, now_ns: int, room: int, holdings: Mapping[int, Holding]) -> dict[int, int]:
@@ -68,16 +68,16 @@ class Plan:
         self._note(now_ns, holdings)
         kept = {key: each.resident for key, each in holdings.items() if each.is_kept}
         left = max(0, room - sum(kept.values()))
-        stays = self._keeps_seats(now_ns) and not self._is_unused(now_ns, holdings)
-        order = sorted(holdings, key=lambda key: (stays and key not in self._seated, *self._rank(key, holdings[key])))
+        stays = self._is_settled(now_ns) and not self._is_unused(now_ns, holdings)
+        order = sorted(holdings, key=lambda key: (stays and key not in self._admitted, *self._rank(key, holdings[key])))
         more = {key: max(0, holdings[key].allocated - kept.get(key, 0)) for key in order}
         targets = {key: kept.get(key, 0) for key in order}
         for key in order:
             if more[key] <= left:
                 targets[key] += more[key]
                 left -= more.pop(key)
-        self._seat(now_ns, {key: holdings[key] for key in order if key not in more})
-        for key, lacking in more.items():  # who has no seat
+        self._admit(now_ns, {key: holdings[key] for key in order if key not in more})
+        for key, lacking in more.items():  # who is not admitted
             part = min(lacking, left) // STEP_BYTES * STEP_BYTES
             targets[key] += part
             left -= part
@@ -86,19 +86,19 @@ class Plan:
         return targets
 
     def again_ns(self, now_ns: int, holdings: Mapping[int, Holding]) -> int:
-        """When the seats may change by themselves, if all stays as it is; not before `now_ns`."""
+        """When others may be admitted, if all stays as it is; not before `now_ns`."""
         waiting = self._waiting(holdings)
         unused_ns = self._worked_ns + _BACK_AND_FORTH * self._move_ns(waiting)
         return max(now_ns, min(self._until_ns, unused_ns) if waiting else self._until_ns)
 
-    def _keeps_seats(self, now_ns: int) -> bool:
+    def _is_settled(self, now_ns: int) -> bool:
         return now_ns < (self._began_ns + MOST_STAY_NS if self._coming else self._until_ns)
 
     def _note(self, now_ns: int, holdings: Mapping[int, Holding]) -> None:
         self._wanted_ns = {
             key: now_ns if each.wants else self._wanted_ns.get(key, now_ns) for key, each in holdings.items()
         }
-        if any(each.wants and not each.lacking for key, each in holdings.items() if key in self._seated):
+        if any(each.wants and not each.lacking for key, each in holdings.items() if key in self._admitted):
             self._worked_ns = now_ns
         if self._coming and not any(key in holdings and holdings[key].lacking for key in self._coming):
             self._come(now_ns)
@@ -120,17 +120,17 @@ class Plan:
         return sum(each.lacking for each in holdings.values() if each.wants)
 
     def _is_unused(self, now_ns: int, holdings: Mapping[int, Holding]) -> bool:
-        """Nobody that is seated has worked for long, and somebody waits."""
+        """Nobody that is admitted has worked for long, and somebody waits."""
         waiting = self._waiting(holdings)
         return waiting > 0 and now_ns - self._worked_ns > _BACK_AND_FORTH * self._move_ns(waiting)
 
-    def _seat(self, now_ns: int, seated: Mapping[int, Holding]) -> None:
-        """Others than before who have to be waited for keep their seats for a while."""
-        coming = {key: each.lacking for key, each in seated.items() if each.wants and key not in self._seated}
+    def _admit(self, now_ns: int, admitted: Mapping[int, Holding]) -> None:
+        """Others than before who have to be waited for stay for a while."""
+        coming = {key: each.lacking for key, each in admitted.items() if each.wants and key not in self._admitted}
         if nr_bytes := sum(coming.values()):
             self._coming, self._nr_bytes = frozenset(coming), nr_bytes
             self._began_ns = self._worked_ns = now_ns
-        self._seated = frozenset(seated)
+        self._admitted = frozenset(admitted)
 
     def _move_ns(self, nr_bytes: int) -> int:
         return int(nr_bytes * self._ns_per_byte)

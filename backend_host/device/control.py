@@ -303,10 +303,10 @@ class ControlPage:
         found = [Waiting(vgpu, since[vgpu]) for vgpu in range(MAX_VGPUS) if mask >> vgpu & 1]
         return sorted(found, key=lambda waiting: (waiting.waiting_since_ns, waiting.vgpu))
 
-    def starved(self) -> list[Waiting]:
+    def displaced(self) -> list[Waiting]:
         """The vGPUs that would wait for the grant if their memory were on the device, as `backlogged`."""
         since = ffi.new(f"uint64_t[{MAX_VGPUS}]")
-        mask = int(lib.fgw_control_starved(self.page, since))
+        mask = int(lib.fgw_control_displaced(self.page, since))
         found = [Waiting(vgpu, since[vgpu]) for vgpu in range(MAX_VGPUS) if mask >> vgpu & 1]
         return sorted(found, key=lambda waiting: (waiting.waiting_since_ns, waiting.vgpu))
 
@@ -332,7 +332,7 @@ class ControlPage:
                 target_bytes=reading.target_bytes,
                 wants=bool(reading.wants),
                 keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
-                starved_since_ns=reading.starved_since_ns,
+                displaced_since_ns=reading.displaced_since_ns,
             )
             for reading in readings[0:nr]
         ]

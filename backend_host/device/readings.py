@@ -77,7 +77,7 @@ class Room:
     wants: bool
     """It has a turn, or waits for one, or for its memory."""
     keeps: Keeps
-    starved_since_ns: int
+    displaced_since_ns: int
     """It waits for its memory since then; 0: it does not."""
 
 

@@ -31,10 +31,12 @@ from benchmarks.experiment import Experiment, Reporter, Subjects, setting
 from benchmarks.guests import Session, open_session
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
+from benchmarks.style import GREY, MORE, at_least, due, head
 from benchmarks.systems import OURS
 from benchmarks.workloads import parse_report
 
 KIND = "oversubscription"
+HOW_TO_READ = "Each program has 14.4 % of a small card, and pauses of 50 ms; a pass reads all of its memory."
 MEMORY: Mapping[str, int] = {"cuda": 16 << 30, "soft": 128 << 20}
 PAIR_PART = 0.90
 SERVER_PART = 0.14375
@@ -171,17 +173,21 @@ class Oversubscription(Experiment):
         at = [100 * nr * SERVER_PART for nr in points]
         axes.plot(at, [fmean(rates) for rates in points.values()], "o-", label="together")
         if alone:
-            axes.plot(at, [fmean(alone)] * len(at), "--", label="one after the other")
-        axes.axvline(100, linewidth=0.8, color="grey")
+            axes.plot(at, [fmean(alone)] * len(at), "--", color=GREY, label="one after the other")
+        due(axes, "all of the card's memory", x=100)
         axes.set_ylim(bottom=0)
-        axes.set(xlabel="allocated, % of the card's memory", ylabel="passes a second, all programs")
-        last = max(points)
-        kept = over_fitting(document, last)
-        if kept:
-            axes.set_title(
-                f"{100 * last * SERVER_PART:.0f} % allocated: {fmean(kept):.2f} of the throughput", loc="left"
-            )
+        axes.set_xlabel("allocated, % of the card's memory")
+        axes.set_ylabel(f"passes a second, all programs\n{MORE}")
         axes.legend()
+        last = max(points)
+        kept, serial = over_fitting(document, last), over_serial(document, LOADS[2].name, last)
+        finding = "Throughput of programs with more memory together than the card"
+        if kept and serial:
+            finding = (
+                f"With {100 * last * SERVER_PART:.0f} % of the card's memory allocated programs do {at_least(fmean(kept))} of what they do "
+                f"where all fits, {1 / fmean(serial):.1f} times as much as one after the other"
+            )
+        head(figure, finding, document, HOW_TO_READ)
 
 
 def over_serial(document: Document, load: str, nr: int) -> list[float]:

@@ -95,8 +95,8 @@ def test_nothing_is_submitted_until_all_is_back(served: Served) -> None:
     bring_out(served, STEP)
     slot = guest.begin("cuMemsetD32Async", dstDevice=addresses[0], ui=9, N=4, hStream=0)
     waiting = guest.begin("cuCtxSynchronize")
-    wait_for(served, lambda each: each.starved_since_ns != 0, "it waits for its memory")
-    assert [each.vgpu for each in served.host.control.starved()] == [served.vgpu]
+    wait_for(served, lambda each: each.displaced_since_ns != 0, "it waits for its memory")
+    assert [each.vgpu for each in served.host.control.displaced()] == [served.vgpu]
     assert room(served).wants
     assert served.host.control.holder().vgpu is None, "not for its turn"
     set_target(served, 2 * STEP)
@@ -106,7 +106,7 @@ def test_nothing_is_submitted_until_all_is_back(served: Served) -> None:
     set_target(served, 3 * STEP)
     assert guest.finish("cuMemsetD32Async", slot).result == 0
     assert guest.finish("cuCtxSynchronize", waiting).result == 0
-    assert not served.host.control.starved()
+    assert not served.host.control.displaced()
     assert served.gpu_ns() >= before
     assert words(guest, addresses)[1:] == numbered(3)[1:]
     assert first_word(guest, addresses[0]) == 9
@@ -192,7 +192,7 @@ def test_memory_that_is_shared_stays(served: Served) -> None:
     addresses = filled(guest, 2)
     bring_out(served)
     slot = guest.begin("ipc_export", address=addresses[0])
-    wait_for(served, lambda each: each.starved_since_ns != 0, "it has to be there to be shared")
+    wait_for(served, lambda each: each.displaced_since_ns != 0, "it has to be there to be shared")
     set_target(served, CAPACITY)
     assert guest.finish("ipc_export", slot).result == 0
     set_target(served, 0)
@@ -238,6 +238,6 @@ def test_a_target_that_a_page_of_zeroes_says_is_none(served: Served) -> None:
     address = allocate(guest, STEP)
     assert room(served).resident_bytes == 0
     slot = guest.begin("cuMemsetD32Async", dstDevice=address, ui=9, N=4, hStream=0)
-    wait_for(served, lambda each: each.starved_since_ns != 0, "it waits")
+    wait_for(served, lambda each: each.displaced_since_ns != 0, "it waits")
     set_target(served, CAPACITY)
     assert guest.finish("cuMemsetD32Async", slot).result == 0

@@ -100,7 +100,7 @@ def test_two_programs_take_turns(host: Host) -> None:
     clients = [worker(host, program.name) for program in programs]
     assert sum(client["resident_bytes"] for client in clients) <= CAPACITY
     assert all(client["linear_bytes"] > CAPACITY // 2 for client in clients)
-    assert all(client["starved_ns"] > 0 for client in clients)
+    assert all(client["displaced_ns"] > 0 for client in clients)
     assert all(program.passes() for program in programs)
 
 

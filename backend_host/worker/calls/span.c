@@ -183,7 +183,7 @@ static CUresult make_extent(struct fgw_worker *worker, uint64_t address, uint64_
     }
     if (extent.owner == 0) {
         span->nr_out++;
-        fgw_turn_set_starved(worker, true); /* at once: what comes next may use it */
+        fgw_turn_set_displaced(worker, true); /* at once: what comes next may use it */
     }
     fgw_ranges_insert(&span->extents, extent);
     return CUDA_SUCCESS;

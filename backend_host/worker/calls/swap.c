@@ -294,17 +294,17 @@ static enum fgw_keeps why_kept(const struct fgw_worker *worker, bool is_settled,
  * is not kept for long, is let come to rest; else the client goes on, as that may be what ends it. */
 static void tell(struct fgw_worker *worker, bool goes, uint64_t now_ns)
 {
-    const bool is_starved = worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) || goes;
-    fgw_turn_set_starved(worker, is_starved);
-    const uint64_t since_ns = atomic_load_explicit(&worker->slot->starved_since_ns, memory_order_relaxed);
-    const bool hungers = fgw_turn_hungers(worker);
-    if (hungers == (since_ns != 0)) {
+    const bool is_displaced = worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) || goes;
+    fgw_turn_set_displaced(worker, is_displaced);
+    const uint64_t since_ns = atomic_load_explicit(&worker->slot->displaced_since_ns, memory_order_relaxed);
+    const bool awaits = fgw_turn_awaits_memory(worker);
+    if (awaits == (since_ns != 0)) {
         return;
     }
     if (since_ns != 0) {
-        fgw_count(&worker->slot->starved_ns, now_ns - since_ns);
+        fgw_count(&worker->slot->displaced_ns, now_ns - since_ns);
     }
-    fgw_room_starve(&worker->grantee, hungers ? now_ns : 0);
+    fgw_room_await(&worker->grantee, awaits ? now_ns : 0);
 }
 
 bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)

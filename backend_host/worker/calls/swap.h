@@ -3,7 +3,7 @@
  * room for (room.h). Addresses stay; the memory there is made anew.
  *
  * What goes is what is beyond the target, and only while nothing of the client's is in flight. What is to be submitted
- * needs all of its memory, as nobody knows which of it a kernel uses: until that is there the worker is starved
+ * needs all of its memory, as nobody knows which of it a kernel uses: until that is there the worker is displaced
  * (turn.h) and waits for no turn. Copies go in a stream of the worker's own, are charged to nobody and need no turn.
  *
  * A copy that was made is kept until its extent is freed: there is memory for all of them (`swap` of the

@@ -226,7 +226,7 @@ static bool serve_parts(struct fgw_worker *worker, struct fgw_parsed *parsed, ui
 /* Whether the device may have one more now, and as what. */
 static bool may_submit(struct fgw_worker *worker, const struct fgw_parsed *parsed, enum fgw_submission *kind)
 {
-    if (worker->turn->is_starved || !fgw_queue_has_room(worker)) {
+    if (worker->turn->is_displaced || !fgw_queue_has_room(worker)) {
         return false;
     }
     const bool is_copy = fgw_copy_bytes(&parsed->request) >= FGW_BULK_BYTES;
@@ -253,7 +253,7 @@ static bool needs_memory(uint16_t call)
 static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t response)
 {
     const struct fgw_service *service = parsed->service;
-    if (fgw_swap_is_moving(worker) || (worker->turn->is_starved && needs_memory(service->number))) {
+    if (fgw_swap_is_moving(worker) || (worker->turn->is_displaced && needs_memory(service->number))) {
         return false; /* nothing is made, freed or used of memory that is on its way */
     }
     if (service->number == FGV_CALL_cuLaunchKernel && worker->slicing->parts.variant) {

@@ -216,7 +216,7 @@ static void look_around(struct fgw_worker *worker, uint64_t now_ns)
 /* Brings memory out or in, where more is allocated than there is. True: something has come of it. */
 static bool swap(struct fgw_worker *worker, uint64_t now_ns)
 {
-    if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_starved) {
+    if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_displaced) {
         return false;
     }
     const bool is_settled = !worker->loop->first_waiter && !worker->track->busy && worker->track->behind.nr == 0 &&

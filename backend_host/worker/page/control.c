@@ -338,7 +338,7 @@ void fgw_control_repair(struct fgw_control *control, uint32_t slot)
         const uint32_t vgpu = atomic_load(&worker->vgpu);
         fgw_grant_clear(control, slot);
         atomic_store(&control->own[vgpu]->workers[slot].memory_bytes, 0);
-        atomic_store(&control->own[vgpu]->workers[slot].starved_since_ns, 0);
+        atomic_store(&control->own[vgpu]->workers[slot].displaced_since_ns, 0);
         atomic_store(&control->accounts[vgpu]->allocated_bytes[slot], 0);
         fgw_set_remove(&control->decided->vgpus[vgpu].members, slot);
     }

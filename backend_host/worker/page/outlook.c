@@ -254,14 +254,14 @@ uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns)
     return mask;
 }
 
-uint64_t fgw_control_starved(struct fgw_control *control, uint64_t *since_ns)
+uint64_t fgw_control_displaced(struct fgw_control *control, uint64_t *since_ns)
 {
     uint64_t mask = 0;
     if (atomic_load(&control->decided->allocatable_bytes) <= atomic_load(&control->decided->capacity_bytes)) {
         return 0;
     }
     for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
-        mask |= fgw_vgpu_is_starved(control, vgpu, &since_ns[vgpu]) ? UINT64_C(1) << vgpu : 0;
+        mask |= fgw_vgpu_is_displaced(control, vgpu, &since_ns[vgpu]) ? UINT64_C(1) << vgpu : 0;
     }
     return mask;
 }
@@ -270,6 +270,6 @@ uint64_t fgw_control_active(struct fgw_control *control)
 {
     uint64_t since_ns[FGW_MAX_VGPUS];
     const uint32_t holder = fgw_grant_holder(atomic_load(&control->grant->word));
-    const uint64_t backlogged = fgw_control_backlogged(control, since_ns) | fgw_control_starved(control, since_ns);
+    const uint64_t backlogged = fgw_control_backlogged(control, since_ns) | fgw_control_displaced(control, since_ns);
     return fgw_is_vgpu(holder) ? backlogged | UINT64_C(1) << (holder - 1) : backlogged;
 }

@@ -126,7 +126,7 @@ void fgw_control_grant_read(struct fgw_control *control, struct fgw_grant_readin
 /* Gives a bit mask of vGPUs with a waiting worker; since_ns[vgpu], of FGW_MAX_VGPUS, is filled for those. */
 uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns);
 /* Tells the same of those that would wait if their memory were on the device. */
-uint64_t fgw_control_starved(struct fgw_control *control, uint64_t *since_ns);
+uint64_t fgw_control_displaced(struct fgw_control *control, uint64_t *since_ns);
 /* Gives all of these, and who holds the grant. */
 uint64_t fgw_control_active(struct fgw_control *control);
 /* cffi: end */

@@ -91,14 +91,14 @@ void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes)
     atomic_fetch_sub(&grantee->slot->resident_bytes, bytes);
 }
 
-void fgw_room_starve(struct fgw_grantee *grantee, uint64_t since_ns)
+void fgw_room_await(struct fgw_grantee *grantee, uint64_t since_ns)
 {
-    if (atomic_exchange(&grantee->slot->starved_since_ns, since_ns) == 0 || since_ns == 0) {
+    if (atomic_exchange(&grantee->slot->displaced_since_ns, since_ns) == 0 || since_ns == 0) {
         fgw_control_ring_bell(grantee->control);
     }
 }
 
-bool fgw_vgpu_is_starved(const struct fgw_control *control, uint32_t index, uint64_t *since_ns)
+bool fgw_vgpu_is_displaced(const struct fgw_control *control, uint32_t index, uint64_t *since_ns)
 {
     const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
     const struct fgw_own *own = control->own[index];
@@ -108,7 +108,7 @@ bool fgw_vgpu_is_starved(const struct fgw_control *control, uint32_t index, uint
     }
     for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
         if (fgw_set_has(&vgpu->members, slot)) {
-            const uint64_t each_ns = atomic_load(&own->workers[slot].starved_since_ns);
+            const uint64_t each_ns = atomic_load(&own->workers[slot].displaced_since_ns);
             *since_ns = each_ns != 0 && (*since_ns == 0 || each_ns < *since_ns) ? each_ns : *since_ns;
         }
     }
@@ -137,11 +137,11 @@ static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t sl
         .allocated_bytes = atomic_load(&control->accounts[vgpu]->allocated_bytes[slot]),
         .resident_bytes = atomic_load(&own->resident_bytes),
         .target_bytes = atomic_load(&control->decided->workers[slot].target_bytes),
-        .starved_since_ns = atomic_load(&own->starved_since_ns),
+        .displaced_since_ns = atomic_load(&own->displaced_since_ns),
     };
     reading.other_bytes = memory_bytes > reading.allocated_bytes ? memory_bytes - reading.allocated_bytes : 0;
     reading.wants = fgw_set_has(&control->grant->users, slot) || fgw_set_has(&control->grant->waiting, slot) ||
-                    reading.starved_since_ns != 0;
+                    reading.displaced_since_ns != 0;
     return reading;
 }
 

@@ -46,7 +46,7 @@ bool fgw_room_claim(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_room_hold(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells the daemon that the worker waits for its memory since then, or 0: no more. */
-void fgw_room_starve(struct fgw_grantee *grantee, uint64_t since_ns);
+void fgw_room_await(struct fgw_grantee *grantee, uint64_t since_ns);
 /* Of the daemon: */
 struct fgw_room_reading {
     uint32_t slot;
@@ -57,7 +57,7 @@ struct fgw_room_reading {
     uint64_t resident_bytes;
     uint64_t other_bytes; /* what else it takes of the device */
     uint64_t target_bytes;
-    uint64_t starved_since_ns;
+    uint64_t displaced_since_ns;
 };
 
 void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_bytes, uint64_t allocatable_bytes);
@@ -67,6 +67,6 @@ uint32_t fgw_control_rooms(struct fgw_control *control, struct fgw_room_reading 
 /* cffi: end */
 
 /* Tells whether a worker of the vGPU waits for its memory, and since when one does. */
-bool fgw_vgpu_is_starved(const struct fgw_control *control, uint32_t index, uint64_t *since_ns);
+bool fgw_vgpu_is_displaced(const struct fgw_control *control, uint32_t index, uint64_t *since_ns);
 
 #endif

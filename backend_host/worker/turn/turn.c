@@ -76,7 +76,7 @@ static bool fits_turn(struct fgw_worker *worker)
 
 bool fgw_turn_begin(struct fgw_worker *worker)
 {
-    if (worker->turn->is_starved || worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
+    if (worker->turn->is_displaced || worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
         return false;
     }
     uint64_t now_ns = 0; /* not read */
@@ -104,7 +104,7 @@ bool fgw_turn_begin(struct fgw_worker *worker)
 static bool has_pending(const struct fgw_worker *worker)
 {
     const struct fgw_turn *turn = worker->turn;
-    return !turn->is_starved &&
+    return !turn->is_displaced &&
            (turn->is_wanted_behind || (turn->has_backlog && fgw_queue_has_room(worker) && !turn->is_gated));
 }
 
@@ -173,7 +173,7 @@ static void end_turn(struct fgw_worker *worker, struct fgw_outlook *outlook)
 }
 
 /* The turn is of no use, as nothing may be submitted. */
-static void starve(struct fgw_worker *worker, uint64_t now_ns)
+static void give_up(struct fgw_worker *worker, uint64_t now_ns)
 {
     if (worker->turn->phase != FGW_PHASE_IDLE) {
         fgw_phase_change(worker, FGW_PHASE_READY);
@@ -186,8 +186,8 @@ static void go_on(struct fgw_worker *worker, struct fgw_outlook *outlook, bool i
 {
     if (is_running) {
         fgw_phase_change(worker, FGW_PHASE_RUNNING);
-    } else if (worker->turn->is_starved) {
-        starve(worker, outlook->now_ns);
+    } else if (worker->turn->is_displaced) {
+        give_up(worker, outlook->now_ns);
     } else if (has_pending(worker)) {
         fgw_phase_change(worker, FGW_PHASE_READY);
     } else if (worker->turn->phase != FGW_PHASE_IDLE) {

@@ -31,16 +31,16 @@ static inline void fgw_turn_set_gated(struct fgw_worker *worker, bool is_gated)
     worker->turn->is_gated = is_gated;
 }
 
-static inline void fgw_turn_set_starved(struct fgw_worker *worker, bool is_starved)
+static inline void fgw_turn_set_displaced(struct fgw_worker *worker, bool is_displaced)
 {
-    worker->turn->is_starved = is_starved;
+    worker->turn->is_displaced = is_displaced;
 }
 
-/* Tells whether a starved worker would ask for a turn. */
-static inline bool fgw_turn_hungers(const struct fgw_worker *worker)
+/* Tells whether a displaced worker would ask for a turn. */
+static inline bool fgw_turn_awaits_memory(const struct fgw_worker *worker)
 {
     const struct fgw_turn *turn = worker->turn;
-    return turn->is_starved && (turn->is_wanted_behind || (turn->has_backlog && !turn->is_gated));
+    return turn->is_displaced && (turn->is_wanted_behind || (turn->has_backlog && !turn->is_gated));
 }
 
 static inline void fgw_turn_set_wanted_behind(struct fgw_worker *worker, bool is_wanted)
