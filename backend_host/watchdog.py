@@ -156,5 +156,6 @@ def _since(worker: WorkerReading) -> int:
 
 
 def _others_want(workers: Sequence[WorkerReading], vgpu: int) -> bool:
-    """Whether another vGPU wants the GPU, or has work that stands still there."""
-    return any(worker.vgpu != vgpu and (worker.is_waiting or worker.stalled_since_ns) for worker in workers)
+    """Whether another vGPU wants the GPU, or room for its memory there, or has work that stands still there."""
+    others = (worker for worker in workers if worker.vgpu != vgpu)
+    return any(worker.is_waiting or worker.is_displaced or worker.stalled_since_ns for worker in others)

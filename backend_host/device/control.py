@@ -258,6 +258,7 @@ class ControlPage:
             client=reading.client,
             is_user=bool(reading.is_user),
             is_waiting=bool(reading.is_waiting),
+            is_displaced=bool(reading.is_displaced),
             phase=_phase(reading.phase),
             stalled_since_ns=reading.stalled_since_ns,
             program=ffi.string(reading.program).decode("ascii", "replace"),

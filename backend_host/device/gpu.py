@@ -64,6 +64,8 @@ class Gpu:
     """Of workers of vGPUs that are gone, while their programs lived."""
     is_adopted: bool = False
     """Its page is that of a daemon that died."""
+    pager: Pager | None = None
+    """Where programs may allocate more than the device has."""
     _watchdog: Watchdog | None = None
     _auditor: Auditor | None = None
     _apart: Apart | None = None
@@ -113,6 +115,8 @@ class Gpu:
                     self.page, limit_s * 1_000_000_000, lambda slot, took_ns: end(self, slot, took_ns)
                 )
                 self._watchdog.start()
+                if self.pager is not None:
+                    self.pager.watch(limit_s * 1_000_000_000, lambda slot, took_ns: end(self, slot, took_ns))
                 stack.callback(self._watchdog.stop)
             yield
 
@@ -264,6 +268,7 @@ def serving(
         stack.callback(workers.stop)
         keeper.start()
         stack.callback(keeper.stop)
+        pager = None
         if capacity.is_short:
             pager = Pager(page, capacity.resident, device.memory_bytes, config.paging_cost / 100)
             pager.start()
@@ -271,7 +276,7 @@ def serving(
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
-        gpu = Gpu(number, device, page, keeper, workers, coscheduler, walls)
+        gpu = Gpu(number, device, page, keeper, workers, coscheduler, walls, pager=pager)
         if left is None:
             store.put(gpu.item, gpu.record().written(), page.objects)
         else:

@@ -1,30 +1,30 @@
 """The thread that makes room on a Gpu whose programs may allocate more than it holds (worker/page/room.h).
 
 It tells each worker how much of its memory may be on the device, by the plan of scheduler/paging.py. What is to go goes first: a worker's
-target rises only as far as others have left. Workers move their memory by themselves.
+target rises only as far as others have left. Workers move their memory by themselves. One that does not while others wait for room is ended in
+the end, as if its work had kept them from the GPU.
 
-Wrong when: this thread is kept off the processor, or its daemon is away. Programs that are whole go on, and others wait for their memory until
+Wrong when: this thread is kept off the processor, or its daemon is away. Programs that have their memory go on, and others wait for it until
 it is back.
 """
 
 import logging
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import Keeps, Room
+from backend_host.service.journal import about
 from scheduler.paging import Holding, Plan, stepwise
 
 _MOVING_S = 0.001
 """Between looks while memory moves: in a millisecond 50 MB do."""
 _QUIET_S = 0.2
+_GOES = (Keeps.NOT, Keeps.FOR_WORK)
+"""It is to go, at once or when the work is done."""
 
 log = logging.getLogger("fairgv.pager")
-
-
-def _is_moving(room: Room, target: int) -> bool:
-    """It is on its way to its target; what it will allocate is not."""
-    return room.resident_bytes > target or room.resident_bytes < min(room.allocated_bytes, target)
 
 
 class Pager:
@@ -35,6 +35,9 @@ class Pager:
         self._page = page
         self._capacity, self._device_bytes = capacity_bytes, device_bytes
         self._plan = Plan(cost)
+        self._staying_since_ns: dict[int, int] = {}
+        """Of workers that are to go, while others wait for their room."""
+        self._watch: tuple[int, Callable[[int, int], None]] | None = None
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="pager", daemon=True)
 
@@ -47,6 +50,11 @@ class Pager:
         self._is_stopping = True
         self._page.ring_bell()
         self._thread.join()
+
+    def watch(self, limit_ns: int, end: Callable[[int, int], None]) -> None:
+        """From now on `end` is called with the slot of a worker that stays for so long where others wait for its room, and for how long it
+        did."""
+        self._watch = (limit_ns, end)
 
     def _run(self) -> None:
         bell = self._page.bell()
@@ -71,6 +79,7 @@ class Pager:
         resident = {each.slot: each.resident_bytes for each in self._page.rooms()}
         targets = stepwise(room, wanted, lowered, {slot: resident.get(slot, 0) for slot in wanted})
         self._publish(lowered, targets)
+        self._judge(now_ns, rooms, targets)
         if targets != wanted or any(_is_moving(each, targets[each.slot]) for each in rooms):
             return _MOVING_S
         return max(_MOVING_S, min(_QUIET_S, (self._plan.again_ns(now_ns, holdings) - now_ns) / 1e9 or _QUIET_S))
@@ -81,10 +90,36 @@ class Pager:
             resident=room.resident_bytes,
             standing=self._page.standing(room.vgpu),
             wants=room.wants,
-            is_kept=room.keeps not in (Keeps.NOT, Keeps.FOR_WORK),
+            is_kept=room.keeps not in _GOES,
         )
 
-    def _publish(self, before: dict[int, int], after: dict[int, int]) -> None:
+    def _publish(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
         for slot, target in after.items():
             if before[slot] != target:
                 self._page.set_target(slot, target)
+
+    def _judge(self, now_ns: int, rooms: Sequence[Room], targets: Mapping[int, int]) -> None:
+        """Whether one that is to go stays for too long."""
+        waiting = {each.vgpu for each in rooms if each.displaced_since_ns}
+        staying = [
+            each
+            for each in rooms
+            if each.resident_bytes > targets[each.slot] and each.keeps in _GOES and waiting - {each.vgpu}
+        ]
+        self._staying_since_ns = {each.slot: self._staying_since_ns.get(each.slot, now_ns) for each in staying}
+        for each in staying:
+            stayed_ns = now_ns - self._staying_since_ns[each.slot]
+            if self._watch is not None and stayed_ns > self._watch[0]:
+                name = self._page.called(each.vgpu)
+                log.error(
+                    "%s keeps memory that is to make room, for %.1f s; its worker is ended",
+                    *(name, stayed_ns / 1e9),
+                    extra=about(name),
+                )
+                del self._staying_since_ns[each.slot]
+                self._watch[1](each.slot, stayed_ns)
+
+
+def _is_moving(room: Room, target: int) -> bool:
+    """It is on its way to its target; what it will allocate is not."""
+    return room.resident_bytes > target or room.resident_bytes < min(room.allocated_bytes, target)

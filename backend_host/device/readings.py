@@ -138,6 +138,8 @@ class WorkerReading(WorkerCounters):
     stalled_since_ns: int
     """Work is on the device and none of it has ended since then; 0 when there is none."""
     program: str
+    is_displaced: bool = False
+    """It would wait if its memory were on the device."""
 
 
 def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:

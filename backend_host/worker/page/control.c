@@ -380,6 +380,7 @@ bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct 
     if (state == FGW_WORKER_SERVING && told != FGW_WORKER_SERVING) {
         reading->state = told == FGW_WORKER_ENDED ? FGW_WORKER_ENDED : FGW_WORKER_WARM;
     }
+    reading->is_displaced = atomic_load(&own->displaced_since_ns) != 0;
     reading->phase = atomic_load(&own->phase);
     reading->stalled_since_ns = atomic_load(&own->stalled_since_ns);
     fgw_counters_read(own, &reading->counters);

@@ -31,6 +31,7 @@ struct fgw_worker_reading {
     uint32_t client;
     uint32_t is_user;
     uint32_t is_waiting;
+    uint32_t is_displaced; /* it would wait if its memory were on the device */
     uint32_t phase;
     uint64_t stalled_since_ns;
     char program[64];

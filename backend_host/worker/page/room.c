@@ -5,9 +5,15 @@
 #include "page/bell.h"
 #include "page/sets.h"
 
-/* Everybody's, as they say. One that says too much takes from others what it could allocate as well. */
+static uint64_t at_most(uint64_t bytes, uint64_t most_bytes)
+{
+    return bytes < most_bytes ? bytes : most_bytes;
+}
+
+/* Everybody's, as they say: no more of any than one may have. */
 static uint64_t all_allocated_bytes(const struct fgw_control *control)
 {
+    const uint64_t most_bytes = atomic_load(&control->decided->capacity_bytes);
     uint64_t all_bytes = 0;
     for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
         const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
@@ -16,8 +22,7 @@ static uint64_t all_allocated_bytes(const struct fgw_control *control)
         }
         for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
             if (fgw_set_has(&vgpu->members, slot)) {
-                const uint64_t bytes = atomic_load(&control->accounts[index]->allocated_bytes[slot]);
-                all_bytes = bytes > UINT64_MAX - all_bytes ? UINT64_MAX : all_bytes + bytes;
+                all_bytes += at_most(atomic_load(&control->accounts[index]->allocated_bytes[slot]), most_bytes);
             }
         }
     }
@@ -128,18 +133,20 @@ void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t
 
 static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t slot, uint32_t vgpu)
 {
+    const uint64_t most_bytes = atomic_load(&control->decided->capacity_bytes);
     const struct fgw_worker_slot *own = &control->own[vgpu]->workers[slot];
     const uint64_t memory_bytes = atomic_load(&own->memory_bytes);
     struct fgw_room_reading reading = {
         .slot = slot,
         .vgpu = vgpu,
         .keeps = atomic_load(&own->keeps),
-        .allocated_bytes = atomic_load(&control->accounts[vgpu]->allocated_bytes[slot]),
-        .resident_bytes = atomic_load(&own->resident_bytes),
+        .allocated_bytes = at_most(atomic_load(&control->accounts[vgpu]->allocated_bytes[slot]), most_bytes),
+        .resident_bytes = at_most(atomic_load(&own->resident_bytes), most_bytes),
         .target_bytes = atomic_load(&control->decided->workers[slot].target_bytes),
         .displaced_since_ns = atomic_load(&own->displaced_since_ns),
     };
-    reading.other_bytes = memory_bytes > reading.allocated_bytes ? memory_bytes - reading.allocated_bytes : 0;
+    reading.other_bytes =
+        memory_bytes > reading.allocated_bytes ? at_most(memory_bytes - reading.allocated_bytes, most_bytes) : 0;
     reading.wants = fgw_set_has(&control->grant->users, slot) || fgw_set_has(&control->grant->waiting, slot) ||
                     reading.displaced_since_ns != 0;
     return reading;

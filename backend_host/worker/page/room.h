@@ -7,8 +7,9 @@
  * What a worker allocates it counts in its vGPU's account, which all may read: so the sum has a bound that needs no
  * daemon. Each of those that ask for the last bytes at once may be refused, but never are all served.
  *
- * Wrong when: a worker that was taken over counts too little, or takes what is not its own. It is no more than it can
- * do by the driver: others find less room than they were promised, and wait.
+ * Wrong when: a worker that was taken over counts too little, or takes what is not its own. Others find less room than
+ * they were promised, and wait: as long as the daemon lets it (pager.py). One that counts too much is held to have all
+ * that one worker may.
  */
 #ifndef BACKEND_HOST_ROOM_H
 #define BACKEND_HOST_ROOM_H

@@ -1,0 +1,185 @@
+"""Room on the device, as workers count it in the page and as the daemon's pager gives it out: workers are played here."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from backend_host.worker._worker import ffi, lib
+
+from backend_host.device.control import ControlPage
+from backend_host.device.pager import Pager
+from backend_host.device.readings import Room
+from backend_host.entitlement import Entitlement
+from backend_host.grants import GrantKeeper
+from scheduler.fair import FairQueuing
+from tests.backend_host.grantees import attach
+
+STEP = 2 << 20
+CAPACITY = 64 * STEP
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def page() -> Iterator[ControlPage]:
+    with ControlPage.create(6_000_000) as page:
+        page.set_capacity(CAPACITY, 2 * CAPACITY)
+        yield page
+
+
+@dataclass
+class Worker:
+    """One of a vGPU of its own."""
+
+    page: ControlPage
+    vgpu: int
+    slot: int
+    grantee: ffi.CData
+
+    def allocates(self, nbytes: int) -> bool:
+        return bool(lib.fgw_room_allocate(self.grantee, nbytes))
+
+    def claims(self, nbytes: int) -> bool:
+        return bool(lib.fgw_room_claim(self.grantee, nbytes))
+
+    def leaves(self, nbytes: int) -> None:
+        lib.fgw_room_leave(self.grantee, nbytes)
+
+    def awaits(self, since_ns: int) -> None:
+        lib.fgw_room_await(self.grantee, since_ns)
+
+    def room(self) -> Room:
+        [found] = [each for each in self.page.rooms() if each.slot == self.slot]
+        return found
+
+    def obeys(self) -> None:
+        """Moves all at once that it is to move."""
+        room = self.room()
+        if room.resident_bytes > room.target_bytes:
+            self.leaves(room.resident_bytes - room.target_bytes)
+        else:
+            assert self.claims(min(room.target_bytes, room.allocated_bytes) - room.resident_bytes)
+
+
+def worker(page: ControlPage) -> Worker:
+    vgpu = page.vgpu_take()
+    return Worker(page, vgpu, *attach(page, vgpu))
+
+
+def test_no_worker_allocates_more_than_the_device_has_nor_all_more_than_they_may(page: ControlPage) -> None:
+    one, two = worker(page), worker(page)
+    for nbytes in (CAPACITY + 1, 1 << 62, (1 << 64) - 1):
+        assert not one.allocates(nbytes)
+    assert one.allocates(CAPACITY)
+    assert not one.allocates(1)
+    assert two.allocates(CAPACITY - STEP)
+    page.set_capacity(CAPACITY, 2 * CAPACITY - STEP)
+    assert not two.allocates(STEP)
+    lib.fgw_room_deallocate(one.grantee, STEP)
+    assert two.allocates(STEP)
+    assert [each.room().allocated_bytes for each in (one, two)] == [CAPACITY - STEP, CAPACITY]
+
+
+def test_who_counts_too_much_takes_no_more_than_one_may(page: ControlPage) -> None:
+    liar, other = worker(page), worker(page)
+    page.set_capacity(0, 0)
+    assert liar.allocates(1 << 62)
+    page.set_capacity(CAPACITY, 2 * CAPACITY)
+    assert liar.room().allocated_bytes == CAPACITY
+    assert other.allocates(CAPACITY)
+    assert not other.allocates(1)
+
+
+def test_a_claim_stays_within_the_target(page: ControlPage) -> None:
+    one = worker(page)
+    assert one.allocates(8 * STEP)
+    assert not one.claims(STEP), "a worker that was told nothing has no room"
+    page.set_target(one.slot, 3 * STEP)
+    assert one.claims(3 * STEP)
+    assert not one.claims(1)
+    assert one.room().resident_bytes == 3 * STEP
+    page.set_target(one.slot, STEP)
+    assert one.room().resident_bytes == 3 * STEP, "it is for the worker to go"
+    page.set_capacity(0, 0)
+    assert one.claims(STEP), "where nothing is short, all may come"
+
+
+def test_a_death_leaves_nothing_behind(page: ControlPage) -> None:
+    dead, other = worker(page), worker(page)
+    page.set_target(dead.slot, CAPACITY)
+    assert dead.allocates(CAPACITY)
+    assert dead.claims(CAPACITY)
+    dead.awaits(7)
+    assert [each.vgpu for each in page.displaced()] == [dead.vgpu]
+    page.repair(dead.slot)
+    assert page.displaced() == []
+    assert [each.slot for each in page.rooms()] == [other.slot]
+    page.set_capacity(CAPACITY, CAPACITY)
+    assert other.allocates(CAPACITY)
+
+
+def test_who_waits_for_its_memory_is_active_to_the_policy(page: ControlPage) -> None:
+    one, two = worker(page), worker(page)
+    keeper = GrantKeeper(page, FairQueuing())
+    for each in (one, two):
+        keeper.join(each.vgpu, Entitlement(weight=1))
+    assert lib.fgw_grant_enter(one.grantee, time.monotonic_ns())
+    two.awaits(time.monotonic_ns())
+    keeper.step(time.monotonic_ns())
+    assert keeper.entitled_shares({one.vgpu: 0, two.vgpu: 0}) == {one.vgpu: 0.5, two.vgpu: 0.5}
+    assert page.backlogged() == [], "it waits for no turn"
+
+
+def test_the_pager_gives_room_out_and_takes_it_back(page: ControlPage) -> None:
+    one, two = worker(page), worker(page)
+    pager = Pager(page, CAPACITY, 2 * CAPACITY, 0.05)
+    assert one.allocates(48 * STEP)
+    assert two.allocates(48 * STEP)
+    one.awaits(1)
+    pager.look(0)
+    one.obeys()
+    one.awaits(0)
+    assert one.room().resident_bytes == 48 * STEP
+    assert two.room().target_bytes == 16 * STEP, "what is left of it is for the next one, ahead of its turn"
+    two.obeys()
+    two.awaits(1)
+    pager.look(SECOND // 100)
+    pager.look(10 * SECOND)
+    assert two.room().target_bytes == 16 * STEP, "nothing has left yet"
+    assert one.room().target_bytes == 16 * STEP
+    one.leaves(8 * STEP)
+    pager.look(10 * SECOND + 1)
+    assert two.room().target_bytes == 24 * STEP
+    one.obeys()
+    pager.look(10 * SECOND + 2)
+    two.obeys()
+    assert [each.room().resident_bytes for each in (one, two)] == [16 * STEP, 48 * STEP]
+
+
+def test_what_else_is_on_the_device_is_no_room(page: ControlPage) -> None:
+    one = worker(page)
+    assert one.allocates(32 * STEP)
+    assert lib.fgw_quota_take(one.grantee, 32 * STEP + 5 * STEP), "a context, say"
+    one.awaits(1)
+    Pager(page, CAPACITY, 34 * STEP, 0.05).look(0)
+    assert one.room().target_bytes < 32 * STEP
+
+
+def test_who_does_not_go_while_others_wait_is_ended(page: ControlPage) -> None:
+    staying, waiting = worker(page), worker(page)
+    ended: list[tuple[int, int]] = []
+    pager = Pager(page, CAPACITY, 2 * CAPACITY, 0.05)
+    pager.watch(10 * SECOND, lambda slot, stayed_ns: ended.append((slot, stayed_ns)))
+    assert staying.allocates(CAPACITY)
+    pager.look(0)
+    staying.obeys()
+    assert waiting.allocates(CAPACITY)
+    pager.look(1 * SECOND)
+    pager.look(30 * SECOND)
+    assert ended == [], "nobody waits"
+    waiting.awaits(1)
+    for now_ns in range(31 * SECOND, 41 * SECOND, SECOND):
+        pager.look(now_ns)
+    assert ended == []
+    pager.look(42 * SECOND)
+    assert ended == [(staying.slot, 11 * SECOND)]
