@@ -29,6 +29,9 @@ class Capacity:
         return self.allocatable > self.resident
 
 
+WHATEVER_THERE_IS = Capacity()
+
+
 def host_bytes() -> int:
     """This machine's memory."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

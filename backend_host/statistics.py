@@ -167,6 +167,10 @@ class GpuStatistics(DeviceStatistics):
     """Workers that ended while their programs lived, those of vGPUs that are gone included."""
     is_ready: bool = True
     """Workers get as far as having a context."""
+    capacity_bytes: int = 0
+    """How much memory of programs may be on it at a time; 0: whatever the driver has."""
+    allocatable_bytes: int = 0
+    """How much its programs may allocate together; 0: likewise."""
     nr_apart: int = 0
     """How often vGPUs got a grant each for a while, as somebody had written into that of all what no worker writes."""
 

@@ -159,7 +159,13 @@ def use(gpu: Message) -> str:
 def notes(message: Message) -> list[Text]:
     """What there is to say beside the tables, a sentence each."""
     entries = message["vgpus"]
-    return [*held_back(entries), *large_launches(entries), *late_work(entries), *debts(message["debts"])]
+    return [
+        *held_back(entries),
+        *displaced(entries),
+        *large_launches(entries),
+        *late_work(entries),
+        *debts(message["debts"]),
+    ]
 
 
 def no_vgpu(message: Message) -> str:
@@ -291,6 +297,18 @@ def held_back(entries: Sequence[Message]) -> Iterator[Text]:
             yield folded(f"{entry['name']}: held back by its limit for {format_time(limited_ns)}")
         if overuse_ns := entry["totals"]["overuse_ns"]:
             yield folded(f"{entry['name']}: had {format_time(overuse_ns)} beyond its turns while others waited")
+
+
+def displaced(entries: Sequence[Message]) -> Iterator[Text]:
+    """A line for each vGPU that has memory off the device, or waited for it. A daemon of an earlier release tells nothing of that."""
+    for entry in entries:
+        clients = entry["clients"]
+        away = sum(max(0, each.get("linear_bytes", 0) - each.get("resident_bytes", 0)) for each in clients)
+        waited_ns = entry["totals"].get("displaced_ns", 0)
+        said = [f"has {format_size(away)} of its memory in the host's"] if away else []
+        said += [f"waited {format_time(waited_ns)} for its memory so far"] if waited_ns else []
+        if said:
+            yield folded(f"{entry['name']}: {', and '.join(said)}")
 
 
 def large_launches(entries: Sequence[Message]) -> Iterator[Text]:

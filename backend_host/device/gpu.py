@@ -24,7 +24,7 @@ from backend_host.errors import RefusedError
 from backend_host.fairness import min_max_ratio
 from backend_host.grants import GrantKeeper
 from backend_host.history import WINDOWS_S
-from backend_host.oversubscription import capacity_of
+from backend_host.oversubscription import WHATEVER_THERE_IS, Capacity, capacity_of
 from backend_host.restart.records import GpuRecord
 from backend_host.restart.store import Store
 from backend_host.served import device_name
@@ -64,6 +64,7 @@ class Gpu:
     """Of workers of vGPUs that are gone, while their programs lived."""
     is_adopted: bool = False
     """Its page is that of a daemon that died."""
+    capacity: Capacity = WHATEVER_THERE_IS
     pager: Pager | None = None
     """Where programs may allocate more than the device has."""
     _watchdog: Watchdog | None = None
@@ -157,6 +158,8 @@ class Gpu:
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
             is_ready=self.workers.is_ready,
+            capacity_bytes=self.capacity.resident,
+            allocatable_bytes=self.capacity.allocatable,
             min_max_ratio=min_max_ratio(map(self.keeper.received, vgpus)),
             nr_apart=0 if self._apart is None else self._apart.nr_times,
         )
@@ -276,7 +279,7 @@ def serving(
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
-        gpu = Gpu(number, device, page, keeper, workers, coscheduler, walls, pager=pager)
+        gpu = Gpu(number, device, page, keeper, workers, coscheduler, walls, capacity=capacity, pager=pager)
         if left is None:
             store.put(gpu.item, gpu.record().written(), page.objects)
         else:

@@ -160,3 +160,16 @@ def test_nothing_to_show() -> None:
     assert "fairgv-run" in text
     assert "no client" in text
     assert "fairgv-run" in rendered(tables.listed([]))
+
+
+def test_memory_off_the_device_is_told() -> None:
+    away = {"linear_bytes": 3 << 30, "resident_bytes": 1 << 30}
+    entries = [
+        {"name": "a", "clients": [away, away], "totals": {"displaced_ns": 1_500_000_000}},
+        {"name": "b", "clients": [{}], "totals": {}},
+        {"name": "c", "clients": [], "totals": {"displaced_ns": 2_000_000}},
+    ]
+    assert [str(line) for line in tables.displaced(entries)] == [
+        "a: has 4 GiB of its memory in the host's, and waited 1.5 s for its memory so far",
+        "c: waited 2 ms for its memory so far",
+    ]

@@ -3,7 +3,8 @@
  * always has the next. They go from the last one down, and come from the first one up: so the same ones go each time,
  * and the rest stays where it is.
  *
- * Wrong when: the context that copies are made in has failed. Its memory stays where it is then, until the client ends.
+ * Wrong when: the context that copies are made in has failed. Its memory stays where it is then, until the client ends;
+ * what was on its way back is lost, and the client with it.
  */
 #include "calls/swap.h"
 
@@ -172,8 +173,11 @@ static void end_first(struct fgw_worker *worker, CUresult result)
     for (uint32_t i = 0; i < swap->nr_moves; i++) {
         swap->moves[i] = swap->moves[i + 1];
     }
+    if (swap->is_inward && result != CUDA_SUCCESS) {
+        fgw_worker_end(worker, "its memory could not be brought back onto the device");
+    }
     if (!extent || result != CUDA_SUCCESS) {
-        return;
+        return; /* what was to go is where it was */
     }
     if (swap->is_inward) {
         fgw_count(&worker->slot->swapped_in_bytes, extent->bytes);
