@@ -112,8 +112,11 @@ class Plan:
         self._ns_per_byte += (took_ns / self._nr_bytes - self._ns_per_byte) / _REMEMBERED
 
     def _rank(self, key: int, each: Holding) -> tuple[bool, float, bool, int]:
-        """The least comes first: who wants the device, by its standing; who rests, by how lately it did not."""
-        return (not each.wants, each.standing if each.wants else 0.0, each.lacking > 0, -self._wanted_ns[key])
+        """The least comes first: who wants the device, by its standing, and of programs that stand alike who lacks its memory; who rests, by
+        how lately it did not."""
+        if each.wants:
+            return (False, each.standing, not each.lacking, 0)
+        return (True, 0.0, each.lacking > 0, -self._wanted_ns[key])
 
     def _waiting(self, holdings: Mapping[int, Holding]) -> int:
         """Bytes that are lacking to who wants the device."""

@@ -164,7 +164,7 @@ def test_nothing_to_show() -> None:
 
 def test_memory_off_the_device_is_told() -> None:
     away = {"linear_bytes": 3 << 30, "resident_bytes": 1 << 30}
-    entries = [
+    entries: list[Message] = [
         {"name": "a", "clients": [away, away], "totals": {"displaced_ns": 1_500_000_000}},
         {"name": "b", "clients": [{}], "totals": {}},
         {"name": "c", "clients": [], "totals": {"displaced_ns": 2_000_000}},

@@ -60,9 +60,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 class Program:
     """One that computes with so much memory until it is told to stop."""
 
-    def __init__(self, host: Host, name: str, mib: int = MIB) -> None:
+    def __init__(self, host: Host, name: str, mib: int = MIB, stop: str = "") -> None:
         self.host, self.name = host, name
-        self._stop = host.state_dir / f"stop-{name}"
+        self._stop = host.state_dir / f"stop-{stop or name}"
         self.child = host.start("much_memory", str(mib), str(self._stop), options=("--vgpu", name))
         assert self.child.stdout is not None
         assert self.child.stdout.readline() == "running\n"
@@ -101,6 +101,12 @@ def test_two_programs_take_turns(host: Host) -> None:
     assert sum(client["resident_bytes"] for client in clients) <= CAPACITY
     assert all(client["linear_bytes"] > CAPACITY // 2 for client in clients)
     assert all(client["displaced_ns"] > 0 for client in clients)
+    assert all(program.passes() for program in programs)
+
+
+def test_two_programs_of_one_vgpu_take_turns(host: Host) -> None:
+    programs = [Program(host, "both", stop=stop) for stop in ("one", "two")]
+    wait_until(lambda: totals(host, "both")["swapped_in_bytes"] > 3 * CAPACITY, "memory moves", 120)
     assert all(program.passes() for program in programs)
 
 

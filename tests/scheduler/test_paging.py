@@ -88,6 +88,7 @@ class Device:
     sizes: dict[int, int]
     weights: dict[int, int]
     bytes_per_tick: int = 250_000_000
+    stand_alike: bool = False
 
     def __post_init__(self) -> None:
         self.plan = Plan(COST)
@@ -97,10 +98,8 @@ class Device:
         self.moved = self.idle_ns = 0
 
     def holdings(self) -> dict[int, Holding]:
-        return {
-            key: Holding(size, self.resident[key], self.used_ns[key] / self.weights[key], wants=True)
-            for key, size in self.sizes.items()
-        }
+        standing = {key: 0.0 if self.stand_alike else self.used_ns[key] / self.weights[key] for key in self.sizes}
+        return {key: Holding(size, self.resident[key], standing[key], wants=True) for key, size in self.sizes.items()}
 
     def run(self, duration_ns: int, resting: frozenset[int] = frozenset()) -> None:
         for now_ns in range(0, duration_ns, TICK_NS):
@@ -143,6 +142,13 @@ def test_shares_follow_weights_through_the_moves() -> None:
     device = Device({1: ROOM * 9 // 10, 2: ROOM * 9 // 10}, {1: 1, 2: 3})
     device.run(120_000 * MS)
     assert abs(shares(device)[1] - 0.25) < 0.05
+
+
+def test_programs_of_one_vgpu_that_do_not_fit_together_take_turns() -> None:
+    """They stand alike, always."""
+    device = Device({1: ROOM * 9 // 10, 2: ROOM * 9 // 10}, {1: 1, 2: 1}, stand_alike=True)
+    device.run(60_000 * MS)
+    assert abs(shares(device)[1] - 0.5) < 0.1
 
 
 def test_everybody_gets_the_device() -> None:
