@@ -334,3 +334,4 @@ class Caretaker:
         elif self._region.declare_dead(client.index) and not entry.is_lost:
             self.nr_deaths += 1
             self._log.say(logging.ERROR, "the worker of client %d ended with status %d", client.index, status)
+        self._region.finish_events(client.index)  # last: what the guest records later it finishes itself

@@ -19,7 +19,7 @@ from pathlib import Path
 import cffi
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("region", "ring", "response", "heap", "client", "guest_bell", "host_bell", "cut", "told")
+SOURCES = ("region", "ring", "response", "heap", "client", "guest_bell", "host_bell", "cut", "told", "event")
 
 CDEF = """
 #define FGV_LAYOUT_VERSION ...
@@ -41,6 +41,11 @@ CDEF = """
 #define FGV_CHUNK_MIN_BYTES ...
 #define FGV_CHUNK_MAX_BYTES ...
 #define FGV_HEAP_NONE ...
+#define FGV_NR_EVENTS ...
+#define FGV_NR_EVENT_WORDS ...
+#define FGV_EVENTS_BYTES ...
+#define FGV_EVENT_NONE ...
+#define FGV_EVENT_LATER ...
 #define FGV_WINDOW_MIN_BYTES ...
 #define FGV_WINDOW_MAX_BYTES ...
 #define FGV_PEER_GUEST ...
@@ -96,6 +101,21 @@ bool fgv_window_is_sound(uint64_t bytes, uint64_t mapped_bytes);
 uint64_t fgv_window_end_bytes(const struct fgv_region *region);
 bool fgv_grower_take(const struct fgv_region *region, uint32_t client_index);
 void fgv_grower_give(const struct fgv_region *region, uint32_t client_index);
+
+struct fgv_event_place { uint64_t number; uint32_t word; };
+struct fgv_event;
+uint32_t fgv_event_take(const struct fgv_region *region, uint32_t client_index, uint64_t *key);
+bool fgv_event_join(const struct fgv_region *region, uint32_t client_index, uint32_t index, uint64_t key);
+void fgv_event_leave(const struct fgv_region *region, uint32_t client_index, uint32_t index);
+bool fgv_event_claim(struct fgv_event *event, uint32_t client_index, const uint64_t *own,
+    struct fgv_event_place *place, uint64_t *after);
+void fgv_event_publish(struct fgv_event *event, const struct fgv_event_place *place);
+struct fgv_event_place fgv_event_last(const struct fgv_event *event);
+bool fgv_event_is_done(const struct fgv_event *event, const struct fgv_event_place *place);
+void fgv_event_finish(struct fgv_event *event, const struct fgv_event_place *place);
+void fgv_events_finish(const struct fgv_region *region, uint32_t client_index);
+void fgv_events_reclaim(const struct fgv_region *region, uint32_t client_index);
+struct fgv_event *fgv_face_event(const struct fgv_region *region, uint32_t index);
 
 struct fgv_record { uint32_t payload_bytes; uint16_t kind; uint16_t response; ...; };
 typedef bool (*fgv_keep_waiting_fn)(void *context, uint32_t nr_rounds);
@@ -166,6 +186,7 @@ FACE = """
 #include "ivshmem/bell.h"
 #include "ivshmem/client.h"
 #include "ivshmem/cut.h"
+#include "ivshmem/event.h"
 #include "ivshmem/heap.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
@@ -192,6 +213,10 @@ static void fgv_face_set_window(struct fgv_region *region, void *owners, uint64_
     region->window.owners = owners;
     region->window.bytes = bytes;
     atomic_store_explicit(&region->window.mapped_bytes, mapped_bytes, memory_order_release);
+}
+static struct fgv_event *fgv_face_event(const struct fgv_region *region, uint32_t index)
+{
+    return &region->events[index];
 }
 /* cffi has no word for _Atomic. */
 static bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_waiting_fn keep_waiting,

@@ -419,6 +419,10 @@ class Region:
         """READY -> DEAD: the worker died; False when the client was closing already."""
         return self.step(index, ClientState.READY, ClientState.DEAD)
 
+    def finish_events(self, index: int) -> None:
+        """What the client recorded in events that it shares is over. The worker must have ended."""
+        lib.fgv_events_finish(self._checked(), index)
+
     def free(self, index: int, seen: int) -> bool:
         """Takes back the client's pages and makes the entry FREE; False when its state was not `seen`. The worker must
         have ended."""
@@ -428,7 +432,8 @@ class Region:
         return bool(lib.fgv_client_release(self._checked(), index, seen))
 
     def reclaim(self, index: int) -> int:
-        """Takes back the pages a client held; returns their number."""
+        """Takes back the events and the pages a client held; returns the number of pages."""
+        lib.fgv_events_reclaim(self._checked(), index)
         with self._front_lock:
             return int(lib.fgv_heap_reclaim(self._checked(), index))
 

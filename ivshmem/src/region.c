@@ -45,7 +45,8 @@ static bool lay_out(uint8_t *base, uint64_t bytes, uint64_t table_hash, struct f
     }
     const uint64_t facts = FGV_PAGE_BYTES;
     const uint64_t clients = facts + FGV_FACTS_BYTES;
-    const uint64_t owners = clients + round_up_page(FGV_NR_CLIENTS * sizeof(struct fgv_client));
+    const uint64_t events = clients + round_up_page(FGV_NR_CLIENTS * sizeof(struct fgv_client));
+    const uint64_t owners = events + FGV_EVENTS_BYTES;
     const uint64_t nr_pages = (bytes - owners) / FGV_PAGE_BYTES;
     /* A page of owners describes FGV_OWNERS_PER_PAGE pages of heap. */
     const uint64_t nr_owner_pages = (nr_pages + FGV_OWNERS_PER_PAGE) / (FGV_OWNERS_PER_PAGE + 1);
@@ -56,6 +57,7 @@ static bool lay_out(uint8_t *base, uint64_t bytes, uint64_t table_hash, struct f
         .nr_heap_pages = nr_pages - nr_owner_pages,
         .header = (struct fgv_region_header *)base,
         .clients = (struct fgv_client *)(base + clients),
+        .events = (struct fgv_event *)(base + events),
         .owners = (_Atomic uint16_t *)(base + owners),
         .facts = base + facts,
         .heap = base + owners + nr_owner_pages * FGV_PAGE_BYTES,
@@ -90,6 +92,7 @@ bool fgv_region_format(uint8_t *base, uint64_t bytes, uint64_t table_hash, enum 
     header->region_bytes = bytes;
     header->facts_offset = offset_of(region, region->facts);
     header->clients_offset = offset_of(region, region->clients);
+    header->events_offset = offset_of(region, region->events);
     header->owners_offset = offset_of(region, region->owners);
     header->heap_offset = offset_of(region, region->heap);
     header->nr_heap_pages = region->nr_heap_pages;
@@ -123,6 +126,7 @@ enum fgv_region_status fgv_region_check(uint8_t *base, uint64_t bytes, uint64_t 
         __atomic_load_n(&header->region_bytes, __ATOMIC_RELAXED) != bytes ||
         __atomic_load_n(&header->facts_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.facts) ||
         __atomic_load_n(&header->clients_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.clients) ||
+        __atomic_load_n(&header->events_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.events) ||
         __atomic_load_n(&header->owners_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.owners) ||
         __atomic_load_n(&header->heap_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.heap) ||
         __atomic_load_n(&header->nr_heap_pages, __ATOMIC_RELAXED) != expected.nr_heap_pages) {

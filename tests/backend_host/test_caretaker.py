@@ -14,7 +14,7 @@ from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_N
 from backend_host.device.control import ControlPageFullError
 from backend_host.errors import WorkerFailedError
 from backend_host.workers import Assignment, WorkerProcess, Workers
-from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, lib
+from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, ffi, lib
 
 MS = 1_000_000
 LOST_NS = int(BEAT_LOST_SECONDS * 1e9)
@@ -205,6 +205,53 @@ def test_a_worker_that_dies_while_it_serves(scene: Scene, caplog: pytest.LogCapt
     assert scene.ended == [worker]
     assert "the worker of client 0 ended with status -11" in caplog.text
     assert scene.caretaker.nr_deaths == 1
+
+
+@dataclass
+class Record:
+    """In an event that clients share."""
+
+    region: Region
+    client: int
+
+    def __post_init__(self) -> None:
+        c = self.region.c_region
+        index = lib.fgv_event_take(c, self.client, ffi.new("uint64_t *", 77))
+        self.place, after = ffi.new("struct fgv_event_place *"), ffi.new("uint64_t *")
+        self.event = lib.fgv_face_event(c, index)
+        assert lib.fgv_event_claim(self.event, self.client, [0] * lib.FGV_NR_EVENT_WORDS, self.place, after)
+
+    @property
+    def is_done(self) -> bool:
+        return bool(lib.fgv_event_is_done(self.event, self.place))
+
+
+@pytest.mark.parametrize("before", [ClientState.READY, ClientState.DEAD, NONSENSE])
+def test_what_a_dead_worker_owes_is_over(scene: Scene, before: int) -> None:
+    """A worker says itself that it is dead, before its device has come to an end."""
+    worker = scene.serve(0)
+    record, another = Record(scene.region, 0), Record(scene.region, 1)
+    scene.write(0, before)
+    scene.caretaker.look(1)
+    assert not record.is_done
+    worker.end(-11)
+    scene.caretaker.look(2)
+    assert record.is_done
+    assert not another.is_done
+
+
+def test_what_a_program_that_ends_owes_is_over_when_its_worker_has_ended(scene: Scene) -> None:
+    worker = scene.serve(0)
+    record = Record(scene.region, 0)
+    scene.write(0, ClientState.CLOSING)
+    scene.caretaker.look(1)
+    assert worker.is_stopped
+    assert not record.is_done, "its worker may still write"
+    worker.end(0)
+    scene.caretaker.look(2)
+    assert scene.state(0) == ClientState.FREE
+    assert record.is_done
+    assert lib.fgv_event_take(scene.region.c_region, 1, ffi.new("uint64_t *", 5)) == 0, "it is nobody's"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 /*
  * A process that rewrites the region all the time, while this one does to it all that a host does: checks, looks, reads
- * layouts, consumes, answers, allocates, counts, reclaims.
+ * layouts, consumes, answers, allocates, counts, reclaims, events included.
  *
  * Plain noise would be refused at the first check. The peer therefore keeps writing what a good guest writes (the same
  * entry, its pages, a ring full of commits that are right) and, between, wrong numbers into it: at random places, and
@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "ivshmem/client.h"
+#include "ivshmem/event.h"
 #include "ivshmem/heap.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
@@ -118,7 +119,7 @@ static void scribble(void)
 {
     static volatile uint64_t *target;
     uint64_t dice = draw();
-    switch (dice % 8) {
+    switch (dice % 9) {
     case 0:
         write_good_entry();
         return;
@@ -141,6 +142,10 @@ static void scribble(void)
     case 5: /* ring control and records */
     case 6:
         target = (uint64_t *)(region.base + page_offset(0)) + (dice >> 8) % ((FGV_RING_MIN_BYTES + 192) / 8);
+        break;
+    case 7: /* events, and how many there are */
+        atomic_store_explicit(&region.header->nr_events, (uint32_t)draw_number(), memory_order_relaxed);
+        target = (uint64_t *)region.events + (dice >> 8) % (FGV_EVENTS_BYTES / 8);
         break;
     default:
         target = (uint64_t *)region.base + (dice >> 8) % ((REGION_BYTES + MAPPED_BYTES) / 8);
@@ -222,7 +227,7 @@ static void serve_once(uint64_t round)
     if (fgv_region_check(region.base, REGION_BYTES, region.table_hash, &again) == FGV_REGION_OK) {
         nr_checked++;
         require(again.nr_heap_pages == region.nr_heap_pages && again.heap == region.heap &&
-                    again.owners == region.owners,
+                    again.owners == region.owners && again.events == region.events,
                 "a layout of the guest's choice");
         require(again.facts_bytes <= FGV_FACTS_BYTES, "too many facts");
     }
@@ -244,6 +249,9 @@ static void serve_once(uint64_t round)
         fgv_heap_free(&region, 7, draw_number(), draw_number());
         fgv_heap_reclaim(&region, 7);
         fgv_heap_reclaim(&region, INDEX);
+        fgv_events_finish(&region, INDEX);
+        fgv_events_reclaim(&region, INDEX);
+        fgv_events_reclaim(&region, FGV_NR_CLIENTS);
         fgv_client_refuse(&region, INDEX, 803);
         fgv_client_release(&region, INDEX, view.state);
         fgv_announce_wait(&region, (uint32_t)draw(), 1);

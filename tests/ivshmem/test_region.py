@@ -40,6 +40,7 @@ HEADER_FIELDS = {
     "heap_offset": (56, 8, RegionStatus.DAMAGED),
     "nr_heap_pages": (64, 8, RegionStatus.DAMAGED),
     "facts_bytes": (72, 4, RegionStatus.DAMAGED),
+    "events_offset": (80, 8, RegionStatus.DAMAGED),
 }
 
 
@@ -76,7 +77,7 @@ def test_create_gives_a_region_that_open_accepts(region: Region, region_name: st
 def test_the_parts_fill_the_region_without_overlap(region_name: str, nbytes: int) -> None:
     with Region.create(region_name, nbytes, table_hash=1) as region:
         c = region.c_region
-        owners_offset = PAGE_BYTES + FACTS_BYTES + NR_CLIENTS * 320
+        owners_offset = PAGE_BYTES + FACTS_BYTES + NR_CLIENTS * 320 + lib.FGV_EVENTS_BYTES
         heap_offset = int(c.heap - c.base)
         assert heap_offset % PAGE_BYTES == 0
         assert owners_offset + 2 * c.nr_heap_pages <= heap_offset

@@ -41,6 +41,13 @@ def test_records_under_the_address_sanitizer(build_c: Build, peers: str) -> None
     assert run(build_c("ring_stress", *ASAN), peers, "futex", 4, 100_000, NEAR_WRAP)["records"] == 400_000
 
 
+@pytest.mark.parametrize(("flags", "nr_steps"), [((), 400_000), (TSAN, 30_000), (ASAN, 50_000)])
+def test_clients_that_share_events(build_c: Build, flags: tuple[str, ...], nr_steps: int) -> None:
+    counts = run(build_c("event_stress", *flags), 4, nr_steps)
+    for what in ("taken", "joined", "refused", "records", "crowded", "later", "deaths"):
+        assert counts[what] > 0, f"{what}: never happened"
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_peer_that_rewrites_everything(build_c: Build, seed: int) -> None:
     counts = run(build_c("hostile_peer", *ASAN), 300_000, seed)
@@ -51,7 +58,7 @@ def test_a_peer_that_rewrites_everything(build_c: Build, seed: int) -> None:
 def test_the_guests_side_needs_only_old_libc_functions(build_c: Build, tmp_path: Path) -> None:
     """What a guest links of this folder calls nothing that glibc 2.28 does not have."""
     root = Path(__file__).resolve().parents[2]
-    sources = [str(root / "ivshmem" / "src" / f"{name}.c") for name in ("region", "ring", "response", "heap")]
+    sources = [str(root / "ivshmem" / "src" / f"{name}.c") for name in ("region", "ring", "response", "heap", "event")]
     library = tmp_path / "guest.so"
     include = ["-I", str(root / "ivshmem" / "include")]
     subprocess.run(["gcc", "-std=c11", "-O2", "-fPIC", "-shared", *include, *sources, "-o", str(library)], check=True)

@@ -8,7 +8,7 @@
  *
  * Parts, in order:
  *
- *   the region                                  header (one page) | facts | client table | page owners | heap
+ *   the region                                  header (one page) | facts | client table | events | page owners | heap
  *   behind it, where the VM has the device      a window: page owners | more heap
  *   for it
  *
@@ -24,12 +24,14 @@
 #include <stdint.h>
 
 #define FGV_REGION_MAGIC     UINT64_C(0x3156475249414600) /* "\0FAIRGV1", little endian */
-#define FGV_LAYOUT_VERSION   1u
+#define FGV_LAYOUT_VERSION   2u
 #define FGV_PAGE_BYTES       4096u
 #define FGV_NR_CLIENTS       64u
 #define FGV_FACTS_BYTES      (64u * 1024u) /* room for 16 devices; what is in it is cuda_api's business */
 #define FGV_REGION_MIN_BYTES (16u * 1024u * 1024u)
 #define FGV_PROGRAM_BYTES    64u
+#define FGV_NR_EVENTS        4096u
+#define FGV_NR_EVENT_WORDS   6u
 #define FGV_WINDOW_MIN_BYTES (UINT64_C(1) << 20) /* as the device has them */
 #define FGV_WINDOW_MAX_BYTES (UINT64_C(1) << 40)
 
@@ -53,13 +55,15 @@ struct fgv_region_header {
     uint64_t nr_heap_pages;
     uint32_t facts_bytes; /* how much of the facts is filled */
     uint32_t reserved;
-    uint8_t pad0[128 - 80];
+    uint64_t events_offset;
+    uint8_t pad0[128 - 88];
     /* Changes while the region lives, on a cache line of its own. */
     _Atomic uint32_t host_state; /* enum fgv_host_state */
     _Atomic uint32_t announce;   /* a guest adds one when a client changed state; a futex under FGV_WAKE_FUTEX */
     _Atomic uint64_t host_beat;  /* the daemon adds one at least every FGV_BEAT_NS */
     _Atomic uint32_t grower;     /* client index + 1 of who asks for more of the window; 0: nobody */
-    uint8_t pad1[64 - 20];
+    _Atomic uint32_t nr_events;  /* guests raise it: events from here on were never anybody's */
+    uint8_t pad1[64 - 24];
 };
 
 #define FGV_BEAT_NS      UINT64_C(250000000)  /* both ends beat this often */
@@ -129,6 +133,23 @@ struct fgv_client {
     uint8_t pad2[64 - 28];
 };
 
+/* A word that one stream at a time writes to. */
+struct fgv_event_word {
+    _Atomic uint64_t claim; /* number of the last record there << 8 | client index + 1 */
+    _Atomic uint64_t done;  /* number of the last one that is over: what devices write and wait for */
+};
+
+/* An event that programs of the guest share: see event.h. */
+struct fgv_event {
+    _Atomic uint64_t key;     /* random << 8 | its maker's client index + 1; another one is of another life; 0: none */
+    _Atomic uint64_t holders; /* a bit for each client */
+    _Atomic uint64_t issued;  /* numbers that were given to records; never back to 0 */
+    _Atomic uint64_t last;    /* record that counts: its number << 8 | its word */
+    struct fgv_event_word words[FGV_NR_EVENT_WORDS];
+};
+
+#define FGV_EVENTS_BYTES (FGV_NR_EVENTS * (uint32_t)sizeof(struct fgv_event))
+
 /* Which part of a region, as offset and length in bytes, after all checks. */
 struct fgv_span {
     uint64_t offset;
@@ -138,6 +159,8 @@ struct fgv_span {
 _Static_assert(sizeof(struct fgv_region_header) == 192, "header");
 _Static_assert(offsetof(struct fgv_region_header, host_state) == 128, "header line");
 _Static_assert(sizeof(struct fgv_client) == 320, "client");
+_Static_assert(sizeof(struct fgv_event) == 128, "two lines for each event");
+_Static_assert(FGV_EVENTS_BYTES % FGV_PAGE_BYTES == 0, "devices map pages");
 _Static_assert(offsetof(struct fgv_client, has_bell) == 152, "bell");
 _Static_assert(offsetof(struct fgv_client, beat) == 192, "beat line");
 _Static_assert(offsetof(struct fgv_client, refusal) == 256, "host line");
@@ -165,6 +188,7 @@ struct fgv_region {
     uint64_t nr_heap_pages;
     struct fgv_region_header *header;
     struct fgv_client *clients;
+    struct fgv_event *events;
     _Atomic uint16_t *owners;
     uint8_t *facts;
     uint8_t *heap;
