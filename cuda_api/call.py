@@ -52,6 +52,7 @@ class Call:
     doubtful: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     unsafe: bool = False
     hook: bool = False
+    before: bool = False
     through: tuple[str, ...] = ()
     request: Struct = EMPTY
     reply: Struct = EMPTY

@@ -47,7 +47,7 @@ _REQUIRED = {
 }
 _OPTIONAL = {
     "generated": _TWIN_KEYS
-    | {"pointers", "destroys", "settles", "allowed", "hook", "by_hand", "contextless", "unsafe"}
+    | {"pointers", "destroys", "settles", "allowed", "hook", "before", "by_hand", "contextless", "unsafe"}
     | {"within", "doubtful", "lender"},
     "hand": _TWIN_KEYS | {"reply", "payload", "contextless", "lender"},
     "guest": _TWIN_KEYS | {"through", "lender"},
@@ -58,6 +58,7 @@ _KEY_TYPES: dict[str, type] = {
     "number": int,
     "since": int,
     "hook": bool,
+    "before": bool,
     "unsafe": bool,
     "payload": bool,
     "contextless": bool,
@@ -284,8 +285,10 @@ def _problems_alone(call: Call) -> Iterator[str]:
         lender is None or (lender.base, lender.depth) not in (*LENDERS, *ADDRESS_LENDERS)
     ):
         yield f"lender: parameter {call.lender}: neither a handle of something in a context nor an address"
-    if call.by_hand == "guest" and (call.hook or call.settles or call.within or call.doubtful or call.unsafe):
-        yield "hook, settles, within, doubtful and unsafe are for generated stubs"
+    if call.by_hand == "guest" and (
+        call.hook or call.before or call.settles or call.within or call.doubtful or call.unsafe
+    ):
+        yield "hook, before, settles, within, doubtful and unsafe are for generated stubs"
     if (call.within or call.doubtful) and call.answer != "async":
         yield "within and doubtful are for calls that nobody waits for otherwise"
     for name, words in call.within.items():

@@ -20,9 +20,9 @@ folder.
 """
 
 HOOKS = """
-What the guest keeps in its books about a call whose stub is generated: the stub calls the hook once the record was sent
-(async) or answered without an error (sync); result is CUDA_SUCCESS. A handle that the call destroys is still known
-then.
+What the guest does about a call whose stub is generated. The stub calls fgv_after_x once the record was sent (async) or
+answered without an error (sync); result is CUDA_SUCCESS. A handle that the call destroys is still known then.
+It asks fgv_before_x once the arguments are checked: true when the call is answered already.
 """
 
 
@@ -57,8 +57,10 @@ static CUresult refuse_healthy(CUresult error)
 
 
 def generate_hooks(table: Table) -> str:
-    body = ['#include "cuda_api/types.h"', ""]
+    body = ["#include <stdbool.h>", "", '#include "cuda_api/types.h"', ""]
     for call in table.calls:
+        if call.before and call.prototype is not None:
+            body.append(wrap(f"bool fgv_before_{call.name}({call.prototype.parameter_list()}, CUresult *answer);"))
         if call.hook and call.prototype is not None:
             text = f"void fgv_after_{call.name}(CUresult result, {call.prototype.parameter_list()});"
             body.append(wrap(text))
@@ -118,6 +120,10 @@ class _Stub:
                 yield wrap(f"{self.result()} = {check};", "    ")
                 yield "    if (result != CUDA_SUCCESS)"
                 yield "        return refuse(result);"
+        if self.call.before and self.call.prototype is not None:
+            yield "    CUresult answer;"
+            yield wrap(f"if (fgv_before_{self.call.name}({self.call.prototype.arguments()}, &answer))", "    ", 8)
+            yield "        return answer;"
         for p in self.new:
             yield f"    uint64_t {p.name}_new;"
             yield f"    {self.result()} = fgv_handle_new(FGV_HANDLE_{HANDLES[p.base]}, &{p.name}_new);"

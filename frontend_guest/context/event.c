@@ -1,9 +1,10 @@
 /* Events: every call of theirs is generated; what is kept here is in which context each was made, to forget it with the
- * context. */
+ * context. Those that programs share are shared_event.c's. */
 #include "context/event.h"
 
 #include "base/thread.h"
 #include "call/call.h"
+#include "context/shared_event.h"
 #include "cuda_api/prototypes.h"
 #include "generated/hooks.h"
 
@@ -17,7 +18,11 @@ void fgv_after_cuEventCreate(CUresult result, CUevent *phEvent, unsigned int Fla
 void fgv_after_cuEventDestroy_v2(CUresult result, CUevent hEvent)
 {
     (void)result;
-    (void)hEvent;
+    struct fgv_shared_event *shared =
+        fgv_shared_event_of(fgv_handle_object(FGV_HANDLE_EVENT, fgv_handle_number(hEvent)));
+    if (shared) {
+        fgv_shared_event_destroy(shared);
+    }
 }
 
 /* NULL for the result counts as a bad handle. */
@@ -60,9 +65,16 @@ CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEn
     return elapsed(FGV_CALL_cuEventElapsedTime_v2, pMilliseconds, hStart, hEnd);
 }
 
+struct fgv_context *fgv_event_context(const void *object)
+{
+    const struct fgv_shared_event *shared = fgv_shared_event_of(object);
+    return shared ? shared->context : (struct fgv_context *)object;
+}
+
 static void forget(uint64_t handle, void *object, void *context)
 {
-    if (object == context) {
+    struct fgv_shared_event *shared = fgv_shared_event_of(object);
+    if (shared ? fgv_shared_event_forget(shared, context) : object == context) {
         fgv_handle_drop(FGV_HANDLE_EVENT, handle);
     }
 }

@@ -3,6 +3,7 @@
 #include "call/current.h"
 #include "code/code.h"
 #include "code/function.h"
+#include "context/event.h"
 #include "context/stream.h"
 #include "memory/array.h"
 #include "memory/ranges.h"
@@ -17,7 +18,7 @@ static struct fgv_context *context_of(enum fgv_handle_kind kind, uint64_t handle
     case FGV_HANDLE_STREAM:
         return ((const struct fgv_stream *)object)->context;
     case FGV_HANDLE_EVENT:
-        return fgv_handle_object(kind, handle);
+        return fgv_event_context(object);
     case FGV_HANDLE_MODULE:
         return ((const struct fgv_code *)object)->context;
     case FGV_HANDLE_FUNCTION:

@@ -1,5 +1,5 @@
-/* Sharing events and pools with other processes: refused, as by a driver of a system without it. The device attributes
- * say so. */
+/* Sharing pools and ranges of addresses with other processes: refused, as by a driver of a system without it. The
+ * device attributes say so. */
 #include <stdbool.h>
 
 #include "cuda_api/prototypes.h"
@@ -12,17 +12,6 @@ static CUresult refuse(bool is_argument_bad)
         return result;
     }
     return is_argument_bad ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
-{
-    return refuse(!pHandle || !event);
-}
-
-CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
-{
-    (void)handle;
-    return refuse(!phEvent);
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,

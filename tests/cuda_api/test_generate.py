@@ -95,14 +95,16 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def loopback(device: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("loopback")
     calls = table.read()
-    text = (
-        '#include "backend_host/worker/client/service.h"\n#include "frontend_guest/generated/hooks.h"\n\nint hooks;\n\n'
-    )
+    text = '#include "backend_host/worker/client/service.h"\n#include "frontend_guest/generated/hooks.h"\n\nint hooks, answers;\n\n'
     parameters = "struct fgw_worker *worker, const struct fgw_request *request, void *reply"
     for call in calls.records:
         if not call.has_handler:
             text += f"CUresult fgw_serve_{call.name}({parameters})\n{{\n    (void)worker, (void)request, (void)reply;\n"
             text += "    return CUDA_ERROR_NOT_SUPPORTED;\n}\n"
+        if call.before and call.prototype is not None:
+            text += f"bool fgv_before_{call.name}({call.prototype.parameter_list()}, CUresult *answer)\n{{\n"
+            text += "".join(f"    (void){p.name};\n" for p in call.parameters)
+            text += "    *answer = (CUresult)answers;\n    return answers != 0;\n}\n"
         if call.hook and call.prototype is not None:
             text += f"void fgv_after_{call.name}(CUresult result, {call.prototype.parameter_list()})\n{{\n    (void)result;\n"
             text += "".join(f"    (void){p.name};\n" for p in call.parameters) + "    hooks++;\n}\n"
@@ -276,6 +278,21 @@ def test_a_handle_lives_from_create_to_destroy(device: ctypes.CDLL, loopback: ct
     assert loopback.cuEventQuery(event) == INVALID_HANDLE
 
 
+def test_who_is_asked_before_may_answer(device: ctypes.CDLL, loopback: ctypes.CDLL) -> None:
+    sent, handles = _counter(loopback, "loopback_requests"), _counter(loopback, "loopback_handles")
+    answers, event = ctypes.c_int.in_dll(loopback, "answers"), ctypes.c_void_p()
+    answers.value = 719
+    try:
+        assert loopback.cuEventCreate(ctypes.byref(event), 2) == 719
+        assert loopback.cuEventCreate(ctypes.byref(event), 8) == INVALID_VALUE, "of arguments that are in order"
+        assert loopback.cuEventQuery(ctypes.c_void_p(0x99)) == INVALID_HANDLE
+    finally:
+        answers.value = 0
+    assert event.value is None
+    assert _counter(loopback, "loopback_requests") == sent
+    assert _counter(loopback, "loopback_handles") == handles
+
+
 def test_values_that_are_not_allowed_stop_at_both_ends(device: ctypes.CDLL, loopback: ctypes.CDLL) -> None:
     sent = _counter(loopback, "loopback_requests")
     value = (ctypes.c_uint64 * 8)(5)
@@ -350,9 +367,11 @@ def test_a_doubtful_call_waits_for_its_answer(loopback: ctypes.CDLL) -> None:
     assert posts(loopback.cuMemsetD2D8_v2(address, some(0x1000), 1, some(0x1000), some(0xFF))) == before + 2
     assert posts(loopback.cuMemsetD2D8_v2(address, some(0x1000), 1, some(0x1001), some(0xFF))) == before + 2
     assert posts(loopback.cuMemcpyDtoD_v2(address, ctypes.c_uint64(0x200000), some(8))) == before + 2
-    event = ctypes.c_void_p()
-    assert posts(loopback.cuEventCreate(ctypes.byref(event), 6)) == before + 2
-    assert posts(loopback.cuEventDestroy_v2(event)) == before + 3
+    stream, event = ctypes.c_void_p(), ctypes.c_void_p()
+    assert posts(loopback.cuStreamCreateWithPriority(ctypes.byref(stream), 1, 0)) == before + 3
+    assert posts(loopback.cuEventCreate(ctypes.byref(event), 2)) == before + 4
+    assert posts(loopback.cuStreamWaitEvent(stream, event, 1)) == before + 4
+    assert posts(loopback.cuEventDestroy_v2(event)) == before + 5
 
 
 def test_what_ends_behind_a_part_of_a_slab_is_not_sent(loopback: ctypes.CDLL) -> None:

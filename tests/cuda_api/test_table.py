@@ -124,6 +124,7 @@ def test_who_lends_a_context() -> None:
         ("payload = true", 'lender = "g"', "cuLaunchKernel: lender: parameter g: neither a handle of something"),
         ("payload = true", 'lender = "kernelParams"', "cuLaunchKernel: lender: parameter kernelParams: neither"),
         ("payload = true", "hook = true", "cuLaunchKernel: 'hook' means nothing for codec 'hand'"),
+        ("payload = true", "before = true", "cuLaunchKernel: 'before' means nothing for codec 'hand'"),
         ("payload = true", "unsafe = true", "cuLaunchKernel: 'unsafe' means nothing for codec 'hand'"),
         ("uint32_t flags", "uint32_t flags; uint32_t more", "wire: 28 bytes are no multiple of 8"),
         ("uint64_t function; uint32_t grid[3]", "uint32_t grid[3]; uint64_t function", "wire: function at offset 12"),

@@ -21,7 +21,7 @@ ROOT = HERE.parents[1]
 OUTPUT = ROOT / "build" / "programs"
 
 NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
-NOT_CARRIED = ("ipc_event", "share_pool")
+NOT_CARRIED = ("share_pool",)
 """What a device does for programs and FairGV refuses its guests: a program that is not here is compared."""
 SHARED = ("vector_add", "device_query", "simple_streams", "threads")
 DRIVER_API = ("bad_image", "boxes", "link_ptx", "share_descriptor", "sharing", "stream_values", "virtual_memory")

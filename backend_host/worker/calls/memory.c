@@ -230,13 +230,21 @@ void fgw_memory_unpin(struct fgw_worker *worker)
     }
 }
 
+/* The region's table of events, whole. It is no more the client's than other programs' of its guest, which may write
+ * there, too; nothing else outside of the heap is registered. */
+static bool is_events(const struct fgw_worker *worker, uint64_t address, uint64_t bytes)
+{
+    return address == (uint64_t)(uintptr_t)worker->region.events && bytes == FGV_EVENTS_BYTES;
+}
+
 CUresult fgw_serve_host_register(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_host_register *fixed = request->fixed;
     (void)reply;
     uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
+    const bool is_table = is_events(worker, fixed->address, fixed->bytes);
     if (fixed->address % FGV_PAGE_BYTES != 0 || fixed->bytes % FGV_PAGE_BYTES != 0 ||
-        !fgw_memory_is_own_heap(worker, fixed->address, fixed->bytes)) {
+        !(is_table || fgw_memory_is_own_heap(worker, fixed->address, fixed->bytes))) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -248,7 +256,7 @@ CUresult fgw_serve_host_register(struct fgw_worker *worker, const struct fgw_req
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = pin(worker, fixed->address, fixed->bytes);
-    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+    if (result == CUDA_ERROR_NOT_SUPPORTED && !is_table) { /* devices must write to the table */
         say_unpinned(worker, result);
         result = CUDA_SUCCESS;
     }

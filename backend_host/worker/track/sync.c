@@ -26,6 +26,7 @@
 #include "client/service.h"
 #include "client/state.h"
 #include "client/stream.h"
+#include "ivshmem/event.h"
 #include "page/bell.h"
 #include "page/layout.h"
 #include "track/due.h"
@@ -306,6 +307,7 @@ void fgw_sync_fault(struct fgw_worker *worker, struct fgw_context *context, CUre
     if (fgw_is_sticky(result)) {
         atomic_store_explicit(&worker->client->sticky_error, (uint32_t)result, memory_order_release);
     }
+    fgv_events_finish(&worker->region, worker->layout.index); /* what is queued will not write there */
     atomic_store_explicit(&worker->slot->last_error, (uint32_t)result, memory_order_relaxed);
     for (struct fgw_stream *stream = context->streams; stream; stream = stream->next) {
         fgw_sync_finish_stream(worker, stream, result);
