@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from textual.app import App
+from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 
 from backend_host.errors import FairGVError
@@ -125,12 +126,20 @@ async def settle(pilot: Pilot[None]) -> None:
     while True:
         await app.workers.wait_for_complete()
         for node in (*app.screen.walk_children(), app.screen, app):
-            is_through = asyncio.Event()
-            node.call_later(is_through.set)
-            await is_through.wait()
+            await _through(node)
         await pilot.pause()
         if not any(worker.is_running for worker in app.workers):
             return
+
+
+async def _through(node: MessagePump) -> None:
+    """Until it has looked at all that it was told. One that goes meanwhile looks at nothing more."""
+    is_through, has_run = asyncio.Event(), False
+    if not node.call_later(is_through.set):
+        return
+    while not is_through.is_set() and (node.is_running or not has_run):
+        has_run |= node.is_running
+        await asyncio.sleep(0)
 
 
 def lines_of(app: App[None]) -> list[str]:
