@@ -333,6 +333,7 @@ class ControlPage:
                 target_bytes=reading.target_bytes,
                 wants=bool(reading.wants),
                 keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
+                refused_bytes=reading.refused_bytes,
                 displaced_since_ns=reading.displaced_since_ns,
             )
             for reading in readings[0:nr]

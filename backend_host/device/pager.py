@@ -16,11 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import Keeps, Room
 from backend_host.service.journal import about
+from backend_host.sizes import format_size
 from scheduler.paging import Holding, Plan, stepwise
 
 _MOVING_S = 0.001
 """Between looks while memory moves: in a millisecond 50 MB do."""
 _QUIET_S = 0.2
+_REFUSED_NS = 100_000_000
+"""Memory that somebody has just given back, or of a process that ends, is there by then."""
+_HELD_NS = 10_000_000_000
+_MORE_BYTES = 256 << 20
+"""An extent."""
 _GOES = (Keeps.NOT, Keeps.FOR_WORK)
 """It is to go, at once or when the work is done."""
 
@@ -33,7 +39,10 @@ class Pager:
     def __init__(self, page: ControlPage, capacity_bytes: int, device_bytes: int, cost: float) -> None:
         """How much linear memory may be on the device, and what the device has for that and all else; `cost`: see `Plan`."""
         self._page = page
-        self._capacity, self._device_bytes = capacity_bytes, device_bytes
+        self._capacity, self._most_bytes = capacity_bytes, device_bytes
+        self._device_bytes = device_bytes
+        """No more than the driver turned out to have: others may use the device, too."""
+        self._refused_since_ns = self._held_ns = 0
         self._plan = Plan(cost)
         self._staying_since_ns: dict[int, int] = {}
         """Of workers that are to go, while others wait for their room."""
@@ -70,6 +79,7 @@ class Pager:
     def look(self, now_ns: int) -> float:
         """One look at all workers; gives for how many seconds nothing needs another."""
         rooms = self._page.rooms()
+        self._hear_driver(now_ns, rooms)
         room = min(self._capacity, self._device_bytes - sum(each.other_bytes for each in rooms))
         holdings = {each.slot: self._holding(each) for each in rooms}
         wanted = self._plan.targets(now_ns, room, holdings)
@@ -83,6 +93,24 @@ class Pager:
         if targets != wanted or any(_is_moving(each, targets[each.slot]) for each in rooms):
             return _MOVING_S
         return max(_MOVING_S, min(_QUIET_S, (self._plan.again_ns(now_ns, holdings) - now_ns) / 1e9 or _QUIET_S))
+
+    def _hear_driver(self, now_ns: int, rooms: Sequence[Room]) -> None:
+        """Where it keeps refusing what there should be room for, there is no more than is there now. Later that is tried again, by and by."""
+        if not any(each.refused_bytes for each in rooms):
+            self._refused_since_ns = 0
+            if self._device_bytes < self._most_bytes and now_ns - self._held_ns > _HELD_NS:
+                self._device_bytes = min(self._most_bytes, self._device_bytes + _MORE_BYTES)
+                self._held_ns = now_ns
+            return
+        self._refused_since_ns = self._refused_since_ns or now_ns
+        if now_ns - self._refused_since_ns > _REFUSED_NS and all(
+            each.resident_bytes <= each.target_bytes for each in rooms
+        ):
+            there = sum(each.resident_bytes + each.other_bytes for each in rooms)
+            if there < self._device_bytes:
+                log.warning("the device has no more than %s for programs; others may use it", format_size(there))
+                self._device_bytes = there
+            self._held_ns = now_ns
 
     def _holding(self, room: Room) -> Holding:
         return Holding(

@@ -79,6 +79,8 @@ class Room:
     keeps: Keeps
     displaced_since_ns: int
     """It waits for its memory since then; 0: it does not."""
+    refused_bytes: int = 0
+    """The driver has no room for these, which its target allows."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,9 @@ class Worker:
     def leaves(self, nbytes: int) -> None:
         lib.fgw_room_leave(self.grantee, nbytes)
 
+    def refused(self, nbytes: int) -> None:
+        lib.fgw_room_refuse(self.grantee, nbytes)
+
     def awaits(self, since_ns: int) -> None:
         lib.fgw_room_await(self.grantee, since_ns)
 
@@ -183,3 +186,27 @@ def test_who_does_not_go_while_others_wait_is_ended(page: ControlPage) -> None:
     assert ended == []
     pager.look(42 * SECOND)
     assert ended == [(staying.slot, 11 * SECOND)]
+
+
+def test_a_device_that_has_less_than_it_said_is_believed(page: ControlPage) -> None:
+    """Two programs fit by what it said, and a third of the second has no room."""
+    one, two = worker(page), worker(page)
+    pager = Pager(page, CAPACITY, 2 * CAPACITY, 0.05)
+    for each in (one, two):
+        assert each.allocates(CAPACITY // 2)
+        each.awaits(1)
+    pager.look(0)
+    one.obeys()
+    assert two.claims(CAPACITY // 4)
+    two.refused(CAPACITY // 4)
+    pager.look(1)
+    assert two.room().target_bytes >= CAPACITY // 2, "somebody may just have given it back"
+    pager.look(SECOND)
+    pager.look(SECOND + 1)
+    targets = [each.room().target_bytes for each in (one, two)]
+    assert sum(targets) <= CAPACITY * 3 // 4
+    assert max(targets) >= CAPACITY // 2, "one of them can go on"
+    two.refused(0)
+    for now_ns in range(20 * SECOND, 500 * SECOND, 11 * SECOND):
+        pager.look(now_ns)
+    assert sum(each.room().target_bytes for each in (one, two)) >= CAPACITY - STEP, "later it is tried again"

@@ -13,6 +13,8 @@ from tests.end_to_end.host import wait_until
 SPAN = 0x3000_0000_0000
 STEP = 2 << 20
 CAPACITY = 16 * STEP
+DEVICE = 4 << 30
+"""Memory of softgpu's; it is only taken as it is written to."""
 OUT_OF_MEMORY, INVALID_VALUE = 2, 1
 
 
@@ -25,7 +27,7 @@ def served() -> Iterator[Served]:
         with make_region() as region:
             served = Served(host, region, memory="span")
             set_target(served, CAPACITY)
-            served.primary().ok("span_open", address=SPAN, bytes=4 * CAPACITY)
+            served.primary().ok("span_open", address=SPAN, bytes=4 * DEVICE)
             yield served
     finally:
         host.close()
@@ -229,6 +231,21 @@ def test_a_daemon_that_makes_no_room_any_more_lets_all_come_back(served: Served)
     bring_out(served)
     served.host.control.set_capacity(0, 0)
     assert words(guest, addresses) == numbered(4)
+
+
+def test_a_driver_that_has_no_room_is_told_of(served: Served) -> None:
+    """It says so, and tries again until there is."""
+    guest = served.guest
+    served.host.control.set_capacity(2 * DEVICE, 4 * DEVICE)
+    set_target(served, 2 * DEVICE)
+    large = allocate(guest, DEVICE - 8 * STEP)
+    other = allocate(guest, 16 * STEP)
+    assert room(served).resident_bytes < DEVICE
+    wait_for(served, lambda each: each.refused_bytes == 16 * STEP, "the driver has no room")
+    guest.ok("cuMemFree_v2", dptr=large)
+    guest.ok("cuMemsetD32Async", dstDevice=other, ui=7, N=4 * STEP, hStream=0)
+    assert words(guest, [other], 16 * STEP) == [(7, 7)]
+    assert room(served).refused_bytes == 0
 
 
 def test_a_target_that_a_page_of_zeroes_says_is_none(served: Served) -> None:

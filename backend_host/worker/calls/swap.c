@@ -149,9 +149,12 @@ static enum outcome bring_in(struct fgw_worker *worker, struct fgw_range *extent
 {
     const struct copy *copy = copy_of(worker, extent);
     if (!fgw_room_claim(&worker->grantee, extent->bytes)) {
+        fgw_room_refuse(&worker->grantee, 0);
         return LATER;
     }
-    if (fgw_span_bring(worker, extent) != CUDA_SUCCESS) {
+    const CUresult brought = fgw_span_bring(worker, extent);
+    fgw_room_refuse(&worker->grantee, brought == CUDA_ERROR_OUT_OF_MEMORY ? extent->bytes : 0);
+    if (brought != CUDA_SUCCESS) {
         fgw_room_leave(&worker->grantee, extent->bytes);
         return REFUSED;
     }
@@ -322,6 +325,9 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
         is_news |= begin_moves(worker, false, now_ns);
     } else if (!goes && worker->calls->span.nr_out != 0 && (swap->nr_moves == 0 || swap->is_inward)) {
         is_news |= begin_moves(worker, true, now_ns);
+    }
+    if (goes || worker->calls->span.nr_out == 0) {
+        fgw_room_refuse(&worker->grantee, 0);
     }
     if (swap->nr_moves == 0 && swap->stream) {
         worker->driver.cuStreamDestroy_v2(swap->stream);

@@ -227,10 +227,11 @@ struct fgw_worker_slot {
     _Atomic uint64_t stalled_since_ns;   /* work is on the device, and none has ended since; 0: there is none */
     FGW_COUNTERS;                        /* of counters.toml */
     char program[64];
-    _Atomic uint32_t phase; /* as fgw_phase_word names them */
-    _Atomic uint32_t epoch; /* of the grant that it goes by: see apart.h */
-    _Atomic uint32_t is_in; /* it uses that, or looks whether it may */
-    _Atomic uint32_t keeps; /* enum fgw_keeps */
+    _Atomic uint32_t phase;         /* as fgw_phase_word names them */
+    _Atomic uint32_t epoch;         /* of the grant that it goes by: see apart.h */
+    _Atomic uint32_t is_in;         /* it uses that, or looks whether it may */
+    _Atomic uint32_t keeps;         /* enum fgw_keeps */
+    _Atomic uint64_t refused_bytes; /* the driver has no room for these, which the target allows; 0: it has */
     _Atomic uint64_t
         displaced_since_ns; /* it has something to submit, and its memory is not on the device; 0: not so */
 };

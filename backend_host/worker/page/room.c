@@ -96,6 +96,14 @@ void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes)
     atomic_fetch_sub(&grantee->slot->resident_bytes, bytes);
 }
 
+void fgw_room_refuse(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    _Atomic uint64_t *refused_bytes = &grantee->slot->refused_bytes;
+    if (atomic_load(refused_bytes) != bytes && atomic_exchange(refused_bytes, bytes) == 0) {
+        fgw_control_ring_bell(grantee->control);
+    }
+}
+
 void fgw_room_await(struct fgw_grantee *grantee, uint64_t since_ns)
 {
     if (atomic_exchange(&grantee->slot->displaced_since_ns, since_ns) == 0 || since_ns == 0) {
@@ -143,6 +151,7 @@ static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t sl
         .allocated_bytes = at_most(atomic_load(&control->accounts[vgpu]->allocated_bytes[slot]), most_bytes),
         .resident_bytes = at_most(atomic_load(&own->resident_bytes), most_bytes),
         .target_bytes = atomic_load(&control->decided->workers[slot].target_bytes),
+        .refused_bytes = atomic_load(&own->refused_bytes),
         .displaced_since_ns = atomic_load(&own->displaced_since_ns),
     };
     reading.other_bytes =

@@ -46,6 +46,8 @@ bool fgw_room_claim(struct fgw_grantee *grantee, uint64_t bytes);
 /* Counts what is there already, whatever the target. */
 void fgw_room_hold(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes);
+/* Tells the daemon how many bytes the driver had no room for, though the target allows them; 0: it has room. */
+void fgw_room_refuse(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells the daemon that the worker waits for its memory since then, or 0: no more. */
 void fgw_room_await(struct fgw_grantee *grantee, uint64_t since_ns);
 /* Of the daemon: */
@@ -58,6 +60,7 @@ struct fgw_room_reading {
     uint64_t resident_bytes;
     uint64_t other_bytes; /* what else it takes of the device */
     uint64_t target_bytes;
+    uint64_t refused_bytes; /* the driver has no room for these */
     uint64_t displaced_since_ns;
 };
 
