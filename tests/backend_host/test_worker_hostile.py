@@ -1,10 +1,13 @@
 """A guest that lies: every call with random, cut, overlong and mismatched requests. The worker answers each and outlives all; then the same
 against a worker built with AddressSanitizer and UndefinedBehaviorSanitizer."""
 
+import contextlib
 import os
 import random
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,9 @@ from tests.backend_host.worker_guest import (
 from tests.backend_host.worker_harness import SOFTGPU, Host
 
 NR_ROUNDS = 3000
+CAPACITY = 32 << 20
+SPAN = 0x3000_0000_0000
+MOVE_S = 0.002
 HANDLES = [
     0,
     1,
@@ -138,14 +144,38 @@ class Liar:
             guest.finish("cuCtxSynchronize", slot)
 
 
-def attack(host: Host, seed: int, nr_rounds: int) -> None:
+@contextlib.contextmanager
+def moving(host: Host, slot: int, seed: int) -> Iterator[None]:
+    """A device that is short: what the worker may have there goes up and down all the time."""
+    choice, is_over = random.Random(seed), threading.Event()
+    host.control.set_capacity(CAPACITY, 2 * CAPACITY)
+
+    def move() -> None:
+        while not is_over.wait(MOVE_S):
+            host.control.set_target(slot, choice.choice([0, 2 << 20, 8 << 20, CAPACITY]))
+        host.control.set_target(slot, CAPACITY)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        mover.join()
+
+
+def attack(host: Host, seed: int, nr_rounds: int, *, is_short: bool = False) -> None:
     with make_region() as region:
         vgpu = host.control.vgpu_take(64 << 20)
         guest = Guest(region)
-        worker = host.start(region, 0, vgpu)
+        worker = host.start(region, 0, vgpu, memory="span" if is_short else "driver")
         assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
         guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
-        Liar(guest, seed).attack(nr_rounds)
+        with contextlib.ExitStack() as meanwhile:
+            if is_short:
+                guest.ok("span_open", address=SPAN, bytes=1 << 34)
+                meanwhile.enter_context(moving(host, worker.slot, seed))
+            Liar(guest, seed).attack(nr_rounds)
         reading = host.control.worker(worker.slot)
         assert reading is not None
         assert reading.nr_refused > nr_rounds / 100
@@ -165,6 +195,11 @@ def test_lies_are_answered(host: Host, seed: int) -> None:
     attack(host, seed, NR_ROUNDS)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_lies_are_answered_while_memory_moves(host: Host, seed: int) -> None:
+    attack(host, seed, NR_ROUNDS, is_short=True)
+
+
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sanitized")
@@ -175,7 +210,8 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("_worker*.so"))
 
 
-def test_lies_under_sanitizers(sanitized: Path) -> None:
+@pytest.mark.parametrize("is_short", [False, True], ids=["as-ever", "while-memory-moves"])
+def test_lies_under_sanitizers(sanitized: Path, is_short: bool) -> None:
     found = subprocess.run(
         ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -189,7 +225,7 @@ def test_lies_under_sanitizers(sanitized: Path) -> None:
     program = str(ROOT / "tests" / "backend_host" / "sanitized_worker.py")
     host = Host(SOFTGPU, environment, start=(program, str(sanitized)), shared=[sanitized.parent])
     try:
-        attack(host, 4, NR_ROUNDS)
+        attack(host, 4, NR_ROUNDS, is_short=is_short)
         worker = host.workers[0]
         told = worker.errors()
         assert worker.process.returncode == 0, told
