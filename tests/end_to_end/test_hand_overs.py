@@ -45,18 +45,20 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         )
         for name in NAMES
     ]
-    for child in children:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        child.stdin.write(STRETCH)
-        child.stdin.flush()
-    wait_until(lambda: {each["to"] for each in hand_overs(running)} >= set(NAMES), "both have their turns")
-    yield running
-    for child in children:
-        child.terminate()
-        child.communicate()
-    stop_host(running)
+    try:
+        for child in children:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+            child.stdin.write(STRETCH)
+            child.stdin.flush()
+        wait_until(lambda: {each["to"] for each in hand_overs(running)} >= set(NAMES), "both have their turns")
+        yield running
+    finally:
+        for child in children:
+            child.terminate()
+            child.communicate()
+        stop_host(running)
 
 
 def hand_overs(host: Host) -> list[dict[str, Any]]:
