@@ -20,6 +20,8 @@ from tests.end_to_end.host import wait_until
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has tenants with ids of their own")
 
 FIRST = 2_100_000_000
+NR_LOOKED_THROUGH = 5
+"""Descriptors that it takes: for the lock, and two each for a folder and one in it."""
 DEEP = 3000
 """Deeper than Python recurses, and than a process has descriptors by default."""
 
@@ -176,20 +178,20 @@ def test_compiled_code_that_cannot_be_looked_at_is_kept(folder: Path) -> None:
     (own / "softgpu").mkdir()
     (own / "softgpu" / "code").touch()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(NR_LOOKED_THROUGH + 1)]
+    for descriptor in free:
+        os.close(descriptor)
     refused = []
-    for more in range(8):
-        unused = os.open(os.devnull, os.O_RDONLY)
-        os.close(unused)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (unused + more, limits[1]))
+    for nr_free, end in enumerate(free):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (end, limits[1]))
         try:
             tenants.take("user-0")
         except OSError as error:
-            refused.append((more, error.errno))
+            refused.append((nr_free, error.errno))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert (own / "softgpu" / "code").exists()
-    assert refused == [(more, errno.EMFILE) for more in range(len(refused))]
-    assert 3 <= len(refused) < 8, "for the lock, the folder, and the one in it"
+    assert refused == [(nr_free, errno.EMFILE) for nr_free in range(NR_LOOKED_THROUGH)]
 
 
 def test_files_that_go_meanwhile_are_no_reason_to_begin_anew(folder: Path) -> None:
