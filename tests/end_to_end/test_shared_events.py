@@ -11,7 +11,7 @@ PROGRAM = "ipc_ping_pong"
 NR_EVENTS = 4096
 
 
-@pytest.mark.parametrize("mode", ["die", "fault", "forget"])
+@pytest.mark.parametrize("mode", ["die", "fault", "forget", "again"])
 def test_as_natively(host: Host, mode: str) -> None:
     native = host.native(PROGRAM, mode)
     assert native.stdout.splitlines()[-1] == "PASS", native.stderr

@@ -61,6 +61,8 @@ static bool importer(const Other &other)
     std::printf("opened twice it is another: %d\n", event != again);
     std::printf("passed on: %s\n", said(cudaIpcGetEventHandle(&rubbish, event)));
     std::printf("while the kernel runs: %s %s\n", said(cudaEventQuery(event)), said(cudaEventQuery(again)));
+    set<<<1, 1, 0, stream>>>(out, 76); /* its code is loaded, which would wait for what waits */
+    CHECK(cudaStreamSynchronize(stream));
     CHECK(cudaStreamWaitEvent(stream, event));
     set<<<1, 1, 0, stream>>>(out, 77);
     CHECK(cudaEventRecord(behind, stream));
