@@ -50,6 +50,7 @@ HEADERS = (
     "client/printing.h",
     "client/taken.h",
     "client/attach.h",
+    "calls/fingerprint.h",
     "calls/image_memory.h",
     "calls/span.h",
     "loop/face.h",

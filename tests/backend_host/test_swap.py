@@ -1,5 +1,6 @@
 """Linear memory that makes room for others': it comes back as it was, whatever the client does meanwhile; targets are set by hand here."""
 
+import random
 import struct
 from collections.abc import Callable, Iterator
 
@@ -46,6 +47,13 @@ def wait_for(served: Served, is_so: Callable[[Room], bool], what: str) -> None:
     wait_until(lambda: is_so(room(served)), what)
 
 
+def moved(served: Served) -> tuple[int, int]:
+    """Bytes that were copied, out and in."""
+    worker = served.host.control.worker(served.worker.slot)
+    assert worker is not None
+    return worker.swapped_out_bytes, worker.swapped_in_bytes
+
+
 def bring_out(served: Served, target: int = 0) -> None:
     set_target(served, target)
     wait_for(served, lambda each: each.resident_bytes <= target, "it has gone")
@@ -86,9 +94,90 @@ def test_memory_goes_and_comes_back_as_it_was(served: Served) -> None:
         set_target(served, CAPACITY)
         assert words(guest, addresses) == numbered(5)
     assert room(served).resident_bytes == 5 * STEP
-    worker = served.host.control.worker(served.worker.slot)
-    assert worker is not None
-    assert worker.swapped_out_bytes == worker.swapped_in_bytes == (5 + 3 + 4) * STEP
+    assert moved(served) == (5 * STEP, (5 + 3 + 4) * STEP)
+
+
+def test_what_did_not_change_is_not_brought_out_again(served: Served) -> None:
+    """In one extent of four blocks."""
+    guest = served.guest
+    [address] = filled(guest, 1, 4 * STEP)
+    bring_out(served)
+    set_target(served, CAPACITY)
+    guest.ok("cuMemsetD32Async", dstDevice=address + 2 * STEP + 4000, ui=9, N=1, hStream=0)
+    assert first_word(guest, address + 2 * STEP + 4000) == 9
+    before = moved(served)
+    bring_out(served)
+    assert moved(served) == (before[0] + STEP, before[1]), "the block of the word that changed"
+    set_target(served, CAPACITY)
+    assert words(guest, [address], 4 * STEP) == [(1, 1)]
+    assert first_word(guest, address + 2 * STEP + 4000) == 9
+    guest.ok("cuMemsetD32Async", dstDevice=address + 2 * STEP + 4000, ui=1, N=1, hStream=0)
+    guest.ok("cuCtxSynchronize")
+    bring_out(served)
+    assert moved(served)[0] == before[0] + 2 * STEP, "it changed again, to what it had been"
+
+
+def test_zeros_are_not_brought_out(served: Served) -> None:
+    """Nor in: they are made anew, and what else stood in their place in the copy does not come back."""
+    guest = served.guest
+    [address] = filled(guest, 1, 4 * STEP)
+    bring_out(served)
+    set_target(served, CAPACITY)
+    guest.ok("cuMemsetD32Async", dstDevice=address + STEP, ui=0, N=2 * STEP // 4, hStream=0)
+    guest.ok("cuCtxSynchronize")
+    before = moved(served)
+    bring_out(served)
+    set_target(served, CAPACITY)
+    blocks = [address + each * STEP for each in range(4)]
+    assert words(guest, blocks) == [(1, 1), (0, 0), (0, 0), (1, 1)]
+    assert moved(served) == (before[0], before[1] + 2 * STEP)
+    guest.ok("cuMemsetD32Async", dstDevice=address + STEP, ui=1, N=2 * STEP // 4, hStream=0)
+    guest.ok("cuCtxSynchronize")
+    bring_out(served)
+    assert moved(served)[0] == before[0] + 2 * STEP, "their copies were given up"
+    set_target(served, CAPACITY)
+    assert words(guest, blocks) == [(1, 1)] * 4
+
+
+def test_random_words_in_random_blocks_come_back(served: Served) -> None:
+    draw = random.Random(3)
+    guest = served.guest
+    nr_blocks = [1, 3, 2]
+    starts = [allocate(guest, nr * STEP) for nr in nr_blocks]
+    blocks = [start + each * STEP for start, nr in zip(starts, nr_blocks, strict=True) for each in range(nr)]
+    held = dict.fromkeys(blocks, 0)
+    for start, nr in zip(starts, nr_blocks, strict=True):
+        guest.ok("cuMemsetD32Async", dstDevice=start, ui=0, N=nr * STEP // 4, hStream=0)
+    for _ in range(25):
+        changed = draw.sample(blocks, draw.randrange(len(blocks)))
+        before = dict(held)
+        for block in changed:
+            held[block] = draw.choice((0, 1, 2))
+            guest.ok("cuMemsetD32Async", dstDevice=block + 8, ui=held[block], N=1, hStream=0)
+        guest.ok("cuCtxSynchronize")
+        out = moved(served)[0]
+        bring_out(served)
+        nr_out = sum(held[block] not in (0, before[block]) for block in changed)
+        assert moved(served)[0] == out + nr_out * STEP
+        set_target(served, CAPACITY)
+        assert [first_word(guest, block + 8) for block in blocks] == list(held.values())
+
+
+def test_a_context_that_is_made_again_has_its_own_prints(served: Served) -> None:
+    guest = served.guest
+    filled(guest, 3)
+    bring_out(served)
+    set_target(served, CAPACITY)
+    guest.ok("cuMemsetD32Async", dstDevice=SPAN, ui=9, N=4, hStream=0)
+    guest.ok("context_destroy", handle=guest.context)
+    served.primary()
+    addresses = filled(guest, 3)
+    before = moved(served)[0]
+    for _ in range(2):
+        bring_out(served)
+        set_target(served, CAPACITY)
+        assert words(guest, addresses) == numbered(3)
+    assert moved(served)[0] == before + 3 * STEP
 
 
 def test_nothing_is_submitted_until_all_is_back(served: Served) -> None:

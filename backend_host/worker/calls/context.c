@@ -14,6 +14,7 @@
 #include "calls/memory.h"
 #include "calls/pool.h"
 #include "calls/sharing.h"
+#include "calls/swap.h"
 #include "client/current.h"
 #include "client/handles.h"
 #include "client/service.h"
@@ -137,6 +138,7 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     fgw_variants_drop_context(worker, context);
     fgw_handles_drop_context(worker, context);
     fgw_lanes_drop(worker, context);
+    fgw_swap_drop_context(worker, context);
     worker->driver.cuCtxSetCurrent(NULL);
     fgw_context_none_is_current(worker);
     CUresult result;

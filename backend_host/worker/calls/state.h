@@ -106,7 +106,12 @@ struct fgw_span {
 #define FGW_MAX_MOVES 4u
 struct fgw_move {
     uint64_t address;
-    CUevent end; /* NULL: at once */
+    CUevent end;      /* of its copies, or of its prints first */
+    bool is_printing; /* what it has to copy is not known yet */
+    bool is_printed;  /* it has prints */
+    bool has_failed;  /* the driver took no copy of it */
+    uint32_t place;   /* of its prints */
+    uint64_t copied_bytes;
 };
 
 struct fgw_swap_memory;
@@ -116,9 +121,10 @@ struct fgw_swap {
     uint64_t prepared_ns;
     struct fgw_move moves[FGW_MAX_MOVES];
     uint32_t nr_moves;
+    uint32_t nr_begun;
     bool is_inward;
-    CUstream stream;
-    uint64_t tried_ns; /* when the host or the driver last said no; 0: it did not */
+    CUstream stream, print_stream; /* while there are moves */
+    uint64_t tried_ns;             /* when the host or the driver last said no; 0: it did not */
 };
 
 /* Of exports.c and sharing.c. */

@@ -3,6 +3,9 @@
  * always has the next. They go from the last one down, and come from the first one up: so the same ones go each time,
  * and the rest stays where it is.
  *
+ * What goes is fingerprinted first, in a stream beside the copies. Blocks that are as they were when they were brought
+ * out the last time are not copied again, and blocks of zeros never are.
+ *
  * Wrong when: the context that copies are made in has failed. Its memory stays where it is then, until the client ends;
  * what was on its way back is lost, and the client with it.
  */
@@ -12,6 +15,7 @@
 
 #include "base/count.h"
 #include "base/log.h"
+#include "calls/fingerprint.h"
 #include "calls/span.h"
 #include "calls/swap_memory.h"
 #include "client/current.h"
@@ -26,20 +30,32 @@
 /* So often it is looked at what has no place in this process yet. */
 #define PREPARE_NS UINT64_C(1000000)
 
+_Static_assert(FGW_MAX_MOVES <= FGW_PRINT_PLACES, "each move has a place for its prints");
+
 static bool has_calls(const struct fgw_worker *worker)
 {
     const struct fgv_driver *driver = &worker->driver;
     return driver->cuMemcpyDtoHAsync_v2 && driver->cuMemcpyHtoDAsync_v2 && driver->cuEventCreate &&
            driver->cuEventRecord && driver->cuEventQuery && driver->cuEventDestroy_v2 && driver->cuStreamCreate &&
-           driver->cuStreamSynchronize && driver->cuStreamDestroy_v2;
+           driver->cuStreamSynchronize && driver->cuStreamDestroy_v2 && driver->cuMemsetD32Async;
 }
 
 /* ---- copies ---- */
+
+/* Of FGW_PRINT_BYTES of an extent. */
+struct block {
+    struct fgw_print print; /* of the bytes in their place, if it is known */
+    bool is_known;
+    bool is_zero; /* all bytes are, and none are in their place */
+    bool moves;   /* the bytes are copied, now */
+};
 
 /* A place for an extent's bytes in this process. */
 struct copy {
     void *start;
     bool is_filled; /* they are there; else they never were brought out */
+    uint32_t nr;
+    struct block blocks[];
 };
 
 static struct copy *copy_at(const struct fgw_range *range)
@@ -56,12 +72,14 @@ static struct copy *copy_of(struct fgw_worker *worker, const struct fgw_range *e
 
 static void keep(struct fgw_worker *worker, const struct fgw_range *extent, void *start)
 {
-    struct copy *copy = malloc(sizeof(*copy));
+    const uint32_t nr = (uint32_t)(extent->bytes / FGW_PRINT_BYTES);
+    struct copy *copy = calloc(1, sizeof(*copy) + nr * sizeof(copy->blocks[0]));
     if (!copy) {
         fgw_swap_memory_free(worker, start, extent->bytes);
         return;
     }
-    *copy = (struct copy){.start = start};
+    copy->start = start;
+    copy->nr = nr;
     fgw_ranges_insert(
         &worker->calls->swap.copies,
         (struct fgw_range){.address = extent->address, .bytes = extent->bytes, .owner = (uint64_t)(uintptr_t)copy});
@@ -108,46 +126,151 @@ static struct fgw_range *next_of(struct fgw_worker *worker, bool is_inward)
     return NULL;
 }
 
-static CUresult begin_copy(struct fgw_worker *worker, const struct fgw_range *extent, void *host, bool is_inward)
+static CUresult open_streams(struct fgw_worker *worker)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    const struct fgv_driver *driver = &worker->driver;
+    CUresult result = swap->stream ? CUDA_SUCCESS : driver->cuStreamCreate(&swap->stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS && !swap->print_stream) {
+        result = driver->cuStreamCreate(&swap->print_stream, CU_STREAM_NON_BLOCKING);
+    }
+    return result;
+}
+
+static void close_streams(struct fgw_worker *worker)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    CUstream *streams[] = {&swap->stream, &swap->print_stream};
+    for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++) {
+        if (*streams[i]) {
+            worker->driver.cuStreamDestroy_v2(*streams[i]);
+            *streams[i] = NULL;
+        }
+    }
+}
+
+/* Where the prints of an extent go that is to leave. NULL: it is copied without. */
+static const struct fgw_printer *printer_for(const struct fgw_worker *worker, const struct fgw_range *extent)
+{
+    const struct fgw_swap *swap = &worker->calls->swap;
+    return extent->bytes <= FGW_MOST_PRINTS * FGW_PRINT_BYTES ? fgw_swap_memory_printer(swap->memory) : NULL;
+}
+
+/* A move whose end is to be recorded. */
+static struct fgw_move *new_move(struct fgw_worker *worker, const struct fgw_range *extent)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    struct fgw_move *move = &swap->moves[swap->nr_moves];
+    *move = (struct fgw_move){.address = extent->address, .place = swap->nr_begun % FGW_MAX_MOVES};
+    if (open_streams(worker) != CUDA_SUCCESS ||
+        worker->driver.cuEventCreate(&move->end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    swap->nr_moves++;
+    swap->nr_begun++;
+    return move;
+}
+
+/* The last one could not be begun. */
+static void drop_move(struct fgw_worker *worker)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    worker->driver.cuEventDestroy_v2(swap->moves[--swap->nr_moves].end);
+}
+
+/* Copies the blocks that move, as few times as it can, and makes zeros of the others that come. */
+static CUresult copy_blocks(struct fgw_worker *worker, struct fgw_move *move, const struct copy *copy)
 {
     const struct fgv_driver *driver = &worker->driver;
-    struct fgw_swap *swap = &worker->calls->swap;
-    struct fgw_move move = {.address = extent->address};
-    CUresult result = swap->stream ? CUDA_SUCCESS : driver->cuStreamCreate(&swap->stream, CU_STREAM_NON_BLOCKING);
-    if (result == CUDA_SUCCESS) {
-        result = driver->cuEventCreate(&move.end, CU_EVENT_DISABLE_TIMING);
+    const struct fgw_swap *swap = &worker->calls->swap;
+    CUresult result = CUDA_SUCCESS;
+    uint32_t end = 0;
+    for (uint32_t first = 0; result == CUDA_SUCCESS && first < copy->nr; first = end) {
+        for (end = first + 1; end < copy->nr && copy->blocks[end].moves == copy->blocks[first].moves; end++) {
+        }
+        const uint64_t bytes = (end - first) * FGW_PRINT_BYTES;
+        const uint64_t address = move->address + first * FGW_PRINT_BYTES;
+        char *host = (char *)copy->start + first * FGW_PRINT_BYTES;
+        if (copy->blocks[first].moves) {
+            result = swap->is_inward ? driver->cuMemcpyHtoDAsync_v2(address, host, bytes, swap->stream)
+                                     : driver->cuMemcpyDtoHAsync_v2(host, address, bytes, swap->stream);
+            move->copied_bytes += bytes;
+        } else if (swap->is_inward) {
+            result = driver->cuMemsetD32Async(address, 0, bytes / sizeof(uint32_t), swap->stream);
+        }
     }
-    if (result != CUDA_SUCCESS) {
-        return result;
+    return result == CUDA_SUCCESS ? driver->cuEventRecord(move->end, swap->stream) : result;
+}
+
+static CUresult copy_in(struct fgw_worker *worker, struct fgw_move *move, struct copy *copy)
+{
+    for (uint32_t i = 0; i < copy->nr; i++) {
+        copy->blocks[i].moves = !copy->blocks[i].is_zero;
     }
-    result = is_inward ? driver->cuMemcpyHtoDAsync_v2(extent->address, host, extent->bytes, swap->stream)
-                       : driver->cuMemcpyDtoHAsync_v2(host, extent->address, extent->bytes, swap->stream);
-    if (result == CUDA_SUCCESS) {
-        result = driver->cuEventRecord(move.end, swap->stream);
+    return copy_blocks(worker, move, copy);
+}
+
+/* NULL: there are none. */
+static const struct fgw_print *prints_of(const struct fgw_worker *worker, const struct fgw_move *move)
+{
+    const struct fgw_printer *printer = fgw_swap_memory_printer(worker->calls->swap.memory);
+    return move->is_printed && printer ? fgw_printer_prints(printer, move->place) : NULL;
+}
+
+/* What is copied over is not what its print says, until all of it is there. */
+static CUresult copy_out(struct fgw_worker *worker, struct fgw_move *move, struct copy *copy)
+{
+    const struct fgw_print *prints = prints_of(worker, move);
+    for (uint32_t i = 0; i < copy->nr; i++) {
+        struct block *block = &copy->blocks[i];
+        const bool is_kept = block->is_known && prints && fgw_print_is_same(&block->print, &prints[i]);
+        block->moves = !is_kept && !(prints && fgw_print_is_zero(&prints[i]));
+        block->is_known &= !block->moves;
     }
-    if (result != CUDA_SUCCESS) {
-        driver->cuEventDestroy_v2(move.end);
-        return result;
+    return copy_blocks(worker, move, copy);
+}
+
+static void keep_prints(struct copy *copy, const struct fgw_print *prints)
+{
+    for (uint32_t i = 0; i < copy->nr; i++) {
+        struct block *block = &copy->blocks[i];
+        block->is_zero = prints && fgw_print_is_zero(&prints[i]);
+        block->is_known = prints && !block->is_zero;
+        block->print = prints ? prints[i] : (struct fgw_print){0};
     }
-    swap->moves[swap->nr_moves++] = move;
-    return CUDA_SUCCESS;
+    copy->is_filled = true;
 }
 
 enum outcome { REFUSED, LATER, BEGUN };
 
 static enum outcome send_out(struct fgw_worker *worker, const struct fgw_range *extent)
 {
-    const struct copy *copy = copy_of(worker, extent);
-    if (!copy) {
-        return LATER;
+    struct copy *copy = copy_of(worker, extent);
+    const struct fgw_printer *printer = printer_for(worker, extent);
+    struct fgw_move *move = copy ? new_move(worker, extent) : NULL;
+    if (!move) {
+        return copy ? REFUSED : LATER;
     }
-    return begin_copy(worker, extent, copy->start, false) == CUDA_SUCCESS ? BEGUN : REFUSED;
+    CUresult result;
+    if (printer) {
+        const CUstream stream = worker->calls->swap.print_stream;
+        move->is_printing = move->is_printed = true;
+        result = fgw_printer_submit(&worker->driver, printer, extent->address, extent->bytes, move->place, stream);
+        result = result == CUDA_SUCCESS ? worker->driver.cuEventRecord(move->end, stream) : result;
+    } else {
+        result = copy_out(worker, move, copy);
+    }
+    if (result != CUDA_SUCCESS) {
+        drop_move(worker);
+        return REFUSED;
+    }
+    return BEGUN;
 }
 
 /* What was never brought out has no bytes to be brought in: memory that is made anew is as good. */
 static enum outcome bring_in(struct fgw_worker *worker, struct fgw_range *extent)
 {
-    const struct copy *copy = copy_of(worker, extent);
+    struct copy *copy = copy_of(worker, extent);
     if (!fgw_room_claim(&worker->grantee, extent->bytes)) {
         fgw_room_refuse(&worker->grantee, 0);
         return LATER;
@@ -158,9 +281,16 @@ static enum outcome bring_in(struct fgw_worker *worker, struct fgw_range *extent
         fgw_room_leave(&worker->grantee, extent->bytes);
         return REFUSED;
     }
-    if (copy && copy->is_filled && begin_copy(worker, extent, copy->start, true) != CUDA_SUCCESS) {
-        fgw_span_take_off(worker, extent);
-        return REFUSED;
+    if (copy && copy->is_filled) {
+        struct fgw_move *move = new_move(worker, extent);
+        if (!move || copy_in(worker, move, copy) != CUDA_SUCCESS) {
+            if (move) {
+                worker->driver.cuStreamSynchronize(worker->calls->swap.stream); /* of the copies that it took */
+                drop_move(worker);
+            }
+            fgw_span_take_off(worker, extent);
+            return REFUSED;
+        }
     }
     worker->calls->span.nr_out--;
     return BEGUN;
@@ -170,8 +300,9 @@ static enum outcome bring_in(struct fgw_worker *worker, struct fgw_range *extent
 static void end_first(struct fgw_worker *worker, CUresult result)
 {
     struct fgw_swap *swap = &worker->calls->swap;
-    struct fgw_range *extent = fgw_ranges_find(&worker->calls->span.extents, swap->moves[0].address);
-    worker->driver.cuEventDestroy_v2(swap->moves[0].end);
+    const struct fgw_move move = swap->moves[0];
+    struct fgw_range *extent = fgw_ranges_find(&worker->calls->span.extents, move.address);
+    worker->driver.cuEventDestroy_v2(move.end);
     swap->nr_moves--;
     for (uint32_t i = 0; i < swap->nr_moves; i++) {
         swap->moves[i] = swap->moves[i + 1];
@@ -183,13 +314,33 @@ static void end_first(struct fgw_worker *worker, CUresult result)
         return; /* what was to go is where it was */
     }
     if (swap->is_inward) {
-        fgw_count(&worker->slot->swapped_in_bytes, extent->bytes);
+        fgw_count(&worker->slot->swapped_in_bytes, move.copied_bytes);
         return;
     }
-    fgw_count(&worker->slot->swapped_out_bytes, extent->bytes);
-    copy_of(worker, extent)->is_filled = true;
+    fgw_count(&worker->slot->swapped_out_bytes, move.copied_bytes);
+    keep_prints(copy_of(worker, extent), prints_of(worker, &move));
     if (fgw_span_take_off(worker, extent) == CUDA_SUCCESS) {
         worker->calls->span.nr_out++;
+    }
+}
+
+/* Copies of those whose prints are there; a driver that takes no copy has failed them. */
+static void go_on(struct fgw_worker *worker)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    for (uint32_t i = 0; i < swap->nr_moves; i++) {
+        struct fgw_move *move = &swap->moves[i];
+        if (!move->is_printing) {
+            continue;
+        }
+        const CUresult result = worker->driver.cuEventQuery(move->end);
+        if (result == CUDA_ERROR_NOT_READY) {
+            break;
+        }
+        const struct fgw_range *extent = fgw_ranges_find(&worker->calls->span.extents, move->address);
+        move->is_printing = false;
+        move->is_printed = result == CUDA_SUCCESS;
+        move->has_failed = !extent || copy_out(worker, move, copy_of(worker, extent)) != CUDA_SUCCESS;
     }
 }
 
@@ -197,12 +348,13 @@ static bool end_moves(struct fgw_worker *worker)
 {
     struct fgw_swap *swap = &worker->calls->swap;
     bool has_ended = false;
-    while (swap->nr_moves != 0) {
+    go_on(worker);
+    while (swap->nr_moves != 0 && !swap->moves[0].is_printing) {
         const CUresult result = worker->driver.cuEventQuery(swap->moves[0].end);
         if (result == CUDA_ERROR_NOT_READY) {
             break;
         }
-        end_first(worker, result);
+        end_first(worker, swap->moves[0].has_failed ? CUDA_ERROR_UNKNOWN : result);
         has_ended = true;
     }
     return has_ended;
@@ -257,7 +409,7 @@ static void prepare(struct fgw_worker *worker, bool goes, uint64_t now_ns)
     struct fgw_swap *swap = &worker->calls->swap;
     const struct fgw_ranges *extents = &worker->calls->span.extents;
     const struct fgw_context *context = fgw_context_any(worker);
-    if (swap->copies.nr >= extents->nr || now_ns - swap->prepared_ns < PREPARE_NS) {
+    if ((swap->memory && swap->copies.nr >= extents->nr) || now_ns - swap->prepared_ns < PREPARE_NS) {
         return;
     }
     swap->prepared_ns = now_ns;
@@ -329,9 +481,8 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
     if (goes || worker->calls->span.nr_out == 0) {
         fgw_room_refuse(&worker->grantee, 0);
     }
-    if (swap->nr_moves == 0 && swap->stream) {
-        worker->driver.cuStreamDestroy_v2(swap->stream);
-        swap->stream = NULL;
+    if (swap->nr_moves == 0) {
+        close_streams(worker);
     }
     atomic_store_explicit(&worker->slot->keeps, goes || keeps == FGW_KEEPS_SHARED ? keeps : FGW_KEEPS_NOT,
                           memory_order_relaxed);
@@ -339,14 +490,23 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
     return is_news;
 }
 
+void fgw_swap_drop_context(struct fgw_worker *worker, const struct fgw_context *context)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    if (fgw_swap_memory_is_of(swap->memory, context->native)) {
+        fgw_swap_memory_end(swap->memory);
+        swap->memory = NULL; /* it is made again in another context */
+    }
+}
+
 void fgw_swap_drop(struct fgw_worker *worker)
 {
     struct fgw_swap *swap = &worker->calls->swap;
-    if (swap->stream) {
-        worker->driver.cuStreamSynchronize(swap->stream);
+    while (swap->nr_moves != 0) {
+        worker->driver.cuStreamSynchronize(swap->moves[0].is_printing ? swap->print_stream : swap->stream);
         end_moves(worker);
-        worker->driver.cuStreamDestroy_v2(swap->stream);
     }
+    close_streams(worker);
     fgw_swap_memory_end(swap->memory);
     for (uint32_t i = 0; i < swap->copies.nr; i++) {
         drop(worker, &swap->copies.items[i]);

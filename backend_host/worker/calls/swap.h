@@ -7,7 +7,7 @@
  * (turn.h) and waits for no turn. Copies go in a stream of the worker's own, are charged to nobody and need no turn.
  *
  * A copy that was made is kept until its extent is freed: there is memory for all of them (`swap` of the
- * configuration).
+ * configuration). What is as it was when it was copied is not copied again, which fingerprints tell.
  */
 #ifndef BACKEND_HOST_WORKER_SWAP_H
 #define BACKEND_HOST_WORKER_SWAP_H
@@ -26,6 +26,8 @@ static inline bool fgw_swap_is_moving(const struct fgw_worker *worker)
 
 /* The extent is freed. */
 void fgw_swap_forget(struct fgw_worker *worker, uint64_t address);
+/* The context goes, and nothing moves. */
+void fgw_swap_drop_context(struct fgw_worker *worker, const struct fgw_context *context);
 /* The client has ended; its contexts are there. */
 void fgw_swap_drop(struct fgw_worker *worker);
 

@@ -8,6 +8,7 @@
 #include "calls/swap_memory.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -30,6 +31,8 @@ struct fgw_swap_memory {
     enum state state;
     uint64_t bytes; /* of the piece */
     void *start;
+    struct fgw_printer printer;
+    atomic_bool has_printer;
 };
 
 /* Large pages take half the time. What cannot be registered is memory all the same: the driver stages its copies. */
@@ -64,6 +67,9 @@ static void *make_all(void *argument)
     struct fgw_swap_memory *memory = argument;
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     memory->driver->cuCtxSetCurrent(memory->context);
+    if (fgw_printer_make(memory->driver, &memory->printer)) {
+        atomic_store_explicit(&memory->has_printer, true, memory_order_release);
+    }
     pthread_mutex_lock(&memory->lock);
     while (!memory->is_ending) {
         if (memory->state != WANTED) {
@@ -125,6 +131,16 @@ bool fgw_swap_memory_has_failed(struct fgw_swap_memory *memory)
     return has_failed;
 }
 
+const struct fgw_printer *fgw_swap_memory_printer(struct fgw_swap_memory *memory)
+{
+    return memory && atomic_load_explicit(&memory->has_printer, memory_order_acquire) ? &memory->printer : NULL;
+}
+
+bool fgw_swap_memory_is_of(const struct fgw_swap_memory *memory, CUcontext context)
+{
+    return memory && memory->context == context;
+}
+
 void fgw_swap_memory_free(struct fgw_worker *worker, void *start, uint64_t bytes)
 {
     unmake(&worker->driver, start, bytes);
@@ -142,6 +158,9 @@ void fgw_swap_memory_end(struct fgw_swap_memory *memory)
     pthread_join(memory->thread, NULL);
     if (memory->state == READY) {
         unmake(memory->driver, memory->start, memory->bytes);
+    }
+    if (memory->has_printer) {
+        fgw_printer_unmake(memory->driver, &memory->printer);
     }
     pthread_cond_destroy(&memory->changed);
     pthread_mutex_destroy(&memory->lock);

@@ -1,11 +1,12 @@
 /*
  * Memory of this process for what is brought out of the device: filled with pages and registered by a thread of its
  * own, ahead of need, since that takes nine times as long as to copy into it (docs/lab/memory.md). One piece is made at
- * a time.
+ * a time. The thread makes what takes fingerprints, too, as a driver may have to compile it.
  */
 #ifndef BACKEND_HOST_WORKER_SWAP_MEMORY_H
 #define BACKEND_HOST_WORKER_SWAP_MEMORY_H
 
+#include "calls/fingerprint.h"
 #include "client/state.h"
 
 struct fgw_swap_memory;
@@ -17,9 +18,13 @@ struct fgw_swap_memory *fgw_swap_memory_new(struct fgw_worker *worker, CUcontext
 void *fgw_swap_memory_take(struct fgw_swap_memory *memory, uint64_t bytes);
 /* Tells whether the host had no memory for the last one that was asked for. */
 bool fgw_swap_memory_has_failed(struct fgw_swap_memory *memory);
+/* Gives what takes fingerprints in its context; NULL: it is not there yet, or the driver has not what it needs. */
+const struct fgw_printer *fgw_swap_memory_printer(struct fgw_swap_memory *memory);
 /* Of a piece that was taken. */
 void fgw_swap_memory_free(struct fgw_worker *worker, void *start, uint64_t bytes);
-/* Waits for the thread, a piece long at most. NULL is fine. */
+/* Tells whether it is of this context. NULL is of none. */
+bool fgw_swap_memory_is_of(const struct fgw_swap_memory *memory, CUcontext context);
+/* Waits for the thread, a piece long at most; its context is there. NULL is fine. */
 void fgw_swap_memory_end(struct fgw_swap_memory *memory);
 
 #endif
