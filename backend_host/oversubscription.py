@@ -37,6 +37,11 @@ def host_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def swap_bytes(config: Config) -> int:
+    """How much of this machine's memory is for what is not on a device, of all of them."""
+    return config.swap_bytes or host_bytes() // _SWAP_PART
+
+
 def capacity_of(device: Device, config: Config, nr_gpus: int = 1) -> Capacity:
     """What a Gpu's programs get of it. ConfigError when that is more than there is of the device's memory, or of the host's."""
     whole = config.device_memory_bytes or device.memory_bytes
@@ -51,7 +56,7 @@ def capacity_of(device: Device, config: Config, nr_gpus: int = 1) -> Capacity:
     resident = whole if config.device_memory_bytes else whole - config.nr_warm_workers * device.context_bytes
     resident = resident // _STEP * _STEP
     allocatable = int(resident * config.oversubscribe) // _STEP * _STEP
-    swap = (config.swap_bytes or host_bytes() // _SWAP_PART) // nr_gpus
+    swap = swap_bytes(config) // nr_gpus
     if allocatable > swap:
         raise ConfigError(
             f"oversubscribe {config.oversubscribe:g} lets programs allocate {format_size(allocatable)} of a GPU, which the host's memory has "

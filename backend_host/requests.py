@@ -23,6 +23,7 @@ from backend_host.service.roles import Roles
 from backend_host.service.telling import told
 from backend_host.service.user_limits import within_limits
 from backend_host.statistics import DaemonStatistics
+from backend_host.suspension import Suspensions
 from backend_host.vgpu import VGpu
 from backend_host.vm.domain import Sight
 from backend_host.vm.errors import VmError
@@ -53,6 +54,7 @@ class Requests:
     def __init__(self, parts: Parts, life: Life, events: Events, roles: Roles, succession: Succession) -> None:
         self._parts, self._life = parts, life
         self._events, self._roles, self._succession = events, roles, succession
+        self._suspensions = Suspensions(parts.vgpus)
         self.web_teller: Teller | None = None
         """Of the page, where it is served."""
 
@@ -69,6 +71,9 @@ class Requests:
             "detach": self._detach,
             "set": self._set,
             "unban": self._unban,
+            "suspend": self._suspend,
+            "resume": self._resume,
+            "suspension": self._suspension,
             "reload": self._reload,
             "events": self._tell_events,
             "report": self._report,
@@ -234,6 +239,19 @@ class Requests:
 
     def _unban(self, session: Session, request: Message) -> Message:
         return {"text": f"{self._parts.vgpus.unban(str(request['name']))} is forgiven"}
+
+    def _suspend(self, session: Session, request: Message) -> Message:
+        name = str(request["name"])
+        self._suspensions.suspend(name, self._parts.config)
+        return {"text": f"{name} is suspended"}
+
+    def _resume(self, session: Session, request: Message) -> Message:
+        name = str(request["name"])
+        self._suspensions.resume(name)
+        return {"text": f"{name} is resumed"}
+
+    def _suspension(self, session: Session, request: Message) -> Message:
+        return {"programs": [asdict(each) for each in self._suspensions.programs(str(request["name"]))]}
 
     def _report(self, session: Session, request: Message) -> Message:
         if self.web_teller is None:

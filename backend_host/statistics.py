@@ -124,6 +124,8 @@ class VGpuStatistics(Entitlement, _VGpu):
     """Programs that were refused, by why: caretaker.py has the words."""
     nr_worker_deaths: int = 0
     """Workers that ended while their programs lived."""
+    is_suspended: bool = False
+    """It was suspended, and a program has not called since then."""
 
     def __post_init__(self) -> None:
         """Its entitlement is one that exists, and was checked."""

@@ -305,7 +305,8 @@ def displaced(entries: Sequence[Message]) -> Iterator[Text]:
         clients = entry["clients"]
         away = sum(max(0, each.get("linear_bytes", 0) - each.get("resident_bytes", 0)) for each in clients)
         waited_ns = entry["totals"].get("displaced_ns", 0)
-        said = [f"has {format_size(away)} of its memory in the host's"] if away else []
+        said = ["is suspended"] if entry.get("is_suspended") else []
+        said += [f"has {format_size(away)} of its memory in the host's"] if away else []
         said += [f"waited {format_time(waited_ns)} for its memory so far"] if waited_ns else []
         if said:
             yield folded(f"{entry['name']}: {', and '.join(said)}")

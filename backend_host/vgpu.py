@@ -133,6 +133,7 @@ class VGpu:
             coscheduling=self.gpu.coscheduler.statistics(self.index),
             totals=totals,
             clients=clients,
+            is_suspended=any(reading.is_suspended for reading in self._readings()),
         )
 
     def glance(self, account: VgpuReading, entitled_share: float | None) -> VGpuGlance:
@@ -150,8 +151,7 @@ class VGpu:
 
     def tell_guest(self, account: VgpuReading, entitled_share: float | None) -> None:
         """What it may know of this vGPU. `entitled_share`: beside those that are active."""
-        readings = [self.gpu.page.worker(worker.slot) for worker in self.caretaker.workers() if not worker.is_counted]
-        served = [reading for reading in readings if reading is not None and reading.state in SERVED]
+        served = self._readings()
         _, ten_seconds, _ = self.gpu.keeper.recent_shares(self.index, account.used_ns)
         entitlement = self.entitlement
         self.nr_told += 1
@@ -177,9 +177,13 @@ class VGpu:
 
     def clients(self) -> tuple[ClientStatistics, ...]:
         """Of its programs that are served now."""
+        return tuple(ClientStatistics.of(reading) for reading in self._readings())
+
+    def _readings(self) -> list[WorkerReading]:
+        """Of its workers that serve, or have just ended."""
         workers = [worker for worker in self.caretaker.workers() if not worker.is_counted]
         readings = (self.gpu.page.worker(worker.slot) for worker in workers)
-        return tuple(ClientStatistics.of(reading) for reading in readings if reading and reading.state in SERVED)
+        return [reading for reading in readings if reading is not None and reading.state in SERVED]
 
     def count(self, reading: WorkerReading | None) -> None:
         """Keeps what an ended worker counted."""

@@ -12,6 +12,7 @@ from backend_host.debts import Debts
 from backend_host.device.gpu import Gpu
 from backend_host.device.readings import VgpuReading
 from backend_host.entitlement import Entitlement
+from backend_host.errors import RefusedError
 from backend_host.glance import Glance
 from backend_host.limits import Limits
 from backend_host.restart.store import Store
@@ -36,6 +37,18 @@ class VGpuTable:
         """The one of this name, for a look at it: it may be gone a moment later."""
         with self._lock:
             return self._vgpus.get(name)
+
+    def named(self, name: str) -> VGpu:
+        """As `find`. RefusedError when it is not there."""
+        vgpu = self.find(name)
+        if vgpu is None:
+            raise RefusedError(f"there is no vGPU called {name}; see: fairgv-host list")
+        return vgpu
+
+    def others(self, than: VGpu) -> list[VGpu]:
+        """All but this one, for a look at them."""
+        with self._lock:
+            return [vgpu for vgpu in self._vgpus.values() if vgpu is not than]
 
     def region_identity(self, name: str) -> tuple[int, int] | None:
         """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU, or the file was cut short."""

@@ -75,6 +75,11 @@ class WorkerStart:
         memory_bytes = self.memory_bytes + region_bytes
         return self.groups.take(worker.pid, vgpu, memory_bytes, self.walls.settings.processes).name
 
+    def allow(self, vgpu: int, more_bytes: int) -> None:
+        """Lets the workers of this vGPU have so many bytes more together than those of one without a region. Raises OSError."""
+        if self.groups is not None:
+            self.groups.allow(vgpu, self.memory_bytes + more_bytes, self.walls.settings.processes)
+
     def adopt(self, worker: Child, vgpu: int, group: str) -> None:
         """One of this vGPU that an earlier daemon put into the cgroup of this name."""
         if self.groups is not None:

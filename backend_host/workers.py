@@ -273,6 +273,10 @@ class Workers:
         self._wake()
         return worker
 
+    def allow_memory(self, vgpu: int, more_bytes: int) -> None:
+        """Lets the workers of this vGPU have so much more of the host's memory together, its region included. Raises OSError."""
+        self._start.allow(vgpu, more_bytes)
+
     def set_patient(self, worker: WorkerProcess, is_patient: bool) -> None:
         """While its VM stands still, a worker must not take a beat that stands still for the end of its client."""
         if not worker.is_ended.is_set():

@@ -180,6 +180,10 @@ class ControlPage:
         """Changes how much of the GPU it uses at most, in thousandths (0: no limit). What it is to pay back stays."""
         lib.fgw_control_set_share_limit(self.page, _bounded(vgpu, MAX_VGPUS), limit_permille)
 
+    def set_suspended(self, vgpu: int, *, is_suspended: bool) -> None:
+        """Has its workers bring their memory off the device, each until its client calls; or has those come back that have not."""
+        lib.fgw_control_set_suspended(self.page, _bounded(vgpu, MAX_VGPUS), is_suspended)
+
     def set_limits(
         self, vgpu: int, *, contexts: int = 0, streams: int = 0, modules: int = 0, image_bytes: int = 0
     ) -> None:
@@ -258,6 +262,8 @@ class ControlPage:
             client=reading.client,
             is_user=bool(reading.is_user),
             is_waiting=bool(reading.is_waiting),
+            is_suspended=bool(reading.is_suspended),
+            keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
             is_displaced=bool(reading.is_displaced),
             phase=_phase(reading.phase),
             stalled_since_ns=reading.stalled_since_ns,
@@ -334,6 +340,7 @@ class ControlPage:
                 wants=bool(reading.wants),
                 keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
                 refused_bytes=reading.refused_bytes,
+                is_suspended=bool(reading.is_suspended),
                 displaced_since_ns=reading.displaced_since_ns,
             )
             for reading in readings[0:nr]

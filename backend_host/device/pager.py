@@ -78,9 +78,13 @@ class Pager:
 
     def look(self, now_ns: int) -> float:
         """One look at all workers; gives for how many seconds nothing needs another."""
-        rooms = self._page.rooms()
-        self._hear_driver(now_ns, rooms)
-        room = min(self._capacity, self._device_bytes - sum(each.other_bytes for each in rooms))
+        every = self._page.rooms()
+        away = [each for each in every if each.is_suspended]
+        rooms = [each for each in every if not each.is_suspended]
+        self._publish({each.slot: each.target_bytes for each in away}, dict.fromkeys((each.slot for each in away), 0))
+        self._hear_driver(now_ns, every)
+        room = min(self._capacity, self._device_bytes - sum(each.other_bytes for each in every))
+        room = max(0, room - sum(each.resident_bytes for each in away))
         holdings = {each.slot: self._holding(each) for each in rooms}
         wanted = self._plan.targets(now_ns, room, holdings)
         now = {each.slot: each.target_bytes for each in rooms}
@@ -104,7 +108,7 @@ class Pager:
             return
         self._refused_since_ns = self._refused_since_ns or now_ns
         if now_ns - self._refused_since_ns > _REFUSED_NS and all(
-            each.resident_bytes <= each.target_bytes for each in rooms
+            each.is_suspended or each.resident_bytes <= each.target_bytes for each in rooms
         ):
             there = sum(each.resident_bytes + each.other_bytes for each in rooms)
             if there < self._device_bytes:

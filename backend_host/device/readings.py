@@ -81,6 +81,8 @@ class Room:
     """It waits for its memory since then; 0: it does not."""
     refused_bytes: int = 0
     """The driver has no room for these, which its target allows."""
+    is_suspended: bool = False
+    """It is to have nothing on the device until its program calls."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,10 @@ class WorkerReading(WorkerCounters):
     program: str
     is_displaced: bool = False
     """It would wait if its memory were on the device."""
+    is_suspended: bool = False
+    """Its memory is to be off the device until its program calls."""
+    keeps: Keeps = Keeps.NOT
+    """Why its memory is on the device still, though it is to go."""
 
 
 def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:

@@ -119,6 +119,8 @@ class Groups:
         self._own: dict[int, Group] = {}
         self._vgpu_of: dict[int, int] = {}
         self._groups: dict[int, Group] = {}
+        self._allowed: dict[int, int] = {}
+        """More memory than vGPUs' workers have from the first."""
         self._left: list[Group] = []
         self._lock = threading.Lock()
 
@@ -150,6 +152,14 @@ class Groups:
                 self._groups[vgpu] = self._cgroups.make(own.name, memory_bytes, processes)
             return self._groups[vgpu]
 
+    def allow(self, vgpu: int, memory_bytes: int, processes: int) -> None:
+        """Lets the workers of this vGPU have so much together, or what they may already if that is more. Raises OSError."""
+        with self._lock:
+            group = self._groups.get(vgpu)
+            most = self._allowed[vgpu] = max(memory_bytes, self._allowed.get(vgpu, 0))
+            if group is not None:
+                self._cgroups.make(group.name, most, processes)
+
     def leave(self, pid: int) -> None:
         """For a worker that has ended. Its group goes with the last of them, or later where somebody still ends in it."""
         with self._lock:
@@ -158,6 +168,7 @@ class Groups:
                 self._left += filter(None, [self._own.pop(pid, None)])
             elif vgpu not in self._vgpu_of.values():
                 self._left.append(self._groups.pop(vgpu))
+                self._allowed.pop(vgpu, None)
             self._remove_left()
 
     def _remove_left(self) -> None:

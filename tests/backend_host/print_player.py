@@ -1,4 +1,4 @@
-"""Takes fingerprints on a device, in a process of its own: `python -m tests.backend_host.print_player LIBRARY POINT POINT`; input: the memory."""
+"""Takes fingerprints in a process of its own: `python -m tests.backend_host.print_player LIBRARY POINT POINT`; the input is the memory."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from backend_host.statistics import (
     Totals,
     VGpuStatistics,
 )
+from backend_host.suspension import Suspended
 from tests.end_to_end.host import Host, start_host, stop_host
 
 PAGE = PACKAGE_ROOT / "docs/json.md"
@@ -77,6 +78,7 @@ def documented(heading: str) -> set[str]:
         ("totals", Totals),
         ("debt", DebtStatistics),
         ("listed", Listed),
+        ("suspended", Suspended),
     ],
 )
 def test_each_object_has_the_keys_of_the_page(heading: str, kind: Any) -> None:

@@ -64,11 +64,17 @@ class Host:
             output, errors = child.communicate()
         return subprocess.CompletedProcess(command, child.returncode, output, errors)
 
-    def start(self, program: str | Path, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    def start(
+        self, program: str | Path, *arguments: str, options: tuple[str, ...] = (), stdin: int | None = None
+    ) -> subprocess.Popen[str]:
         """Starts a test program as a guest."""
         command = [sys.executable, "-m", "backend_host.run", "--state-dir", str(self.state_dir), *options, "--"]
         return subprocess.Popen(
-            [*command, str(PROGRAMS / program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, str(PROGRAMS / program), *arguments],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def guest(

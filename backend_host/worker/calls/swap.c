@@ -23,6 +23,7 @@
 #include "client/state.h"
 #include "page/layout.h"
 #include "page/room.h"
+#include "turn/state.h"
 #include "turn/turn.h"
 
 /* What the host or the driver refused is tried again after so long. */
@@ -466,10 +467,43 @@ static void tell(struct fgw_worker *worker, bool goes, uint64_t now_ns)
     fgw_room_await(&worker->grantee, awaits ? now_ns : 0);
 }
 
+bool fgw_swap_is_at_work(const struct fgw_worker *worker)
+{
+    return fgw_swap_is_moving(worker) || (worker->turn->is_displaced && has_to_go(worker)) ||
+           fgw_turn_awaits_memory(worker);
+}
+
+void fgw_swap_wake(struct fgw_worker *worker)
+{
+    if (fgw_room_is_suspended(&worker->grantee)) {
+        fgw_room_return(&worker->grantee);
+    }
+}
+
+/* One at a time, as the driver takes a while, once all is back and nothing makes it leave. */
+static void give_back(struct fgw_worker *worker)
+{
+    struct fgw_swap *swap = &worker->calls->swap;
+    if (worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) ||
+        fgw_room_target_bytes(&worker->grantee) != UINT64_MAX) {
+        return;
+    }
+    fgw_swap_memory_end(swap->memory);
+    swap->memory = NULL;
+    if (swap->copies.nr != 0) {
+        struct fgw_range *last = &swap->copies.items[swap->copies.nr - 1];
+        drop(worker, last);
+        fgw_ranges_erase(&swap->copies, last);
+    }
+}
+
 bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
 {
     struct fgw_swap *swap = &worker->calls->swap;
     bool is_news = end_moves(worker);
+    if (fgw_turn_awaits_memory(worker)) {
+        fgw_swap_wake(worker);
+    }
     const bool goes = has_to_go(worker);
     prepare(worker, goes, now_ns);
     const enum fgw_keeps keeps = why_kept(worker, is_settled, now_ns);
@@ -487,6 +521,7 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
     atomic_store_explicit(&worker->slot->keeps, goes || keeps == FGW_KEEPS_SHARED ? keeps : FGW_KEEPS_NOT,
                           memory_order_relaxed);
     tell(worker, has_to_go(worker) && (keeps == FGW_KEEPS_NOT || keeps == FGW_KEEPS_FOR_WORK), now_ns);
+    give_back(worker);
     return is_news;
 }
 

@@ -7,7 +7,8 @@
  * (turn.h) and waits for no turn. Copies go in a stream of the worker's own, are charged to nobody and need no turn.
  *
  * A copy that was made is kept until its extent is freed: there is memory for all of them (`swap` of the
- * configuration). What is as it was when it was copied is not copied again, which fingerprints tell.
+ * configuration). After a suspension it is not, where there is room for all. What is as it was when it was copied is
+ * not copied again, which fingerprints tell.
  */
 #ifndef BACKEND_HOST_WORKER_SWAP_H
 #define BACKEND_HOST_WORKER_SWAP_H
@@ -23,6 +24,17 @@ static inline bool fgw_swap_is_moving(const struct fgw_worker *worker)
 {
     return worker->calls->swap.nr_moves != 0;
 }
+
+/* Tells whether memory of this process is kept for what was brought out. */
+static inline bool fgw_swap_has_copies(const struct fgw_worker *worker)
+{
+    return worker->calls->swap.copies.nr != 0;
+}
+
+/* Tells whether there is more to do without the client. */
+bool fgw_swap_is_at_work(const struct fgw_worker *worker);
+/* The client calls: it is not suspended any more. */
+void fgw_swap_wake(struct fgw_worker *worker);
 
 /* The extent is freed. */
 void fgw_swap_forget(struct fgw_worker *worker, uint64_t address);

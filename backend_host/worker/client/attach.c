@@ -24,6 +24,7 @@
 #include "ivshmem/region.h"
 #include "page/grant.h"
 #include "page/layout.h"
+#include "page/room.h"
 
 int fgw_worker_load(const char *library, struct fgv_driver *driver, char *error, uint32_t error_bytes)
 {
@@ -162,6 +163,7 @@ static CUresult take_client(struct fgw_worker *worker, const struct fgw_assignme
     }
     if (result == CUDA_SUCCESS) {
         worker->slot = worker->grantee.slot;
+        fgw_room_return(&worker->grantee);
         worker->grantee.client = worker->client;
     }
     if (result == CUDA_SUCCESS && !fgw_taken_primary(worker)) {

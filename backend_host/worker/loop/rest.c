@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "calls/swap.h"
 #include "client/state.h"
 #include "ivshmem/habit.h"
 #include "ivshmem/region.h"
@@ -178,7 +179,7 @@ static uint64_t news_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qui
         poll_ns = SWAP_NAP_NS;
     }
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->behind.nr != 0 ||
-        worker->loop->first_waiter || is_backlog_full || worker->turn->is_gated || worker->turn->is_displaced) {
+        worker->loop->first_waiter || is_backlog_full || worker->turn->is_gated || fgw_swap_is_at_work(worker)) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         if (fgw_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
             busy_ns = STOP_NAP_NS;

@@ -253,6 +253,9 @@ static bool needs_memory(uint16_t call)
 static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t response)
 {
     const struct fgw_service *service = parsed->service;
+    if (worker->turn->is_displaced) {
+        fgw_swap_wake(worker);
+    }
     if (fgw_swap_is_moving(worker) || (worker->turn->is_displaced && needs_memory(service->number))) {
         return false; /* nothing is made, freed or used of memory that is on its way */
     }

@@ -216,7 +216,8 @@ static void look_around(struct fgw_worker *worker, uint64_t now_ns)
 /* Brings memory out or in, where more is allocated than there is. True: something has come of it. */
 static bool swap(struct fgw_worker *worker, uint64_t now_ns)
 {
-    if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_displaced) {
+    if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_displaced && !fgw_swap_has_copies(worker) &&
+        !fgw_room_is_suspended(&worker->grantee)) {
         return false;
     }
     const bool is_settled = !worker->loop->first_waiter && !worker->track->busy && worker->track->behind.nr == 0 &&

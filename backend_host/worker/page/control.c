@@ -22,6 +22,7 @@
 #include "page/bell.h"
 #include "page/lives.h"
 #include "page/outlook.h"
+#include "page/room.h"
 #include "page/sets.h"
 
 /* The daemon waits so long after a ring: at a hand-over the cores of a small host belong to who hands over and who is
@@ -202,6 +203,7 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&vgpu->quota_bytes, quota_bytes);
             atomic_store(&vgpu->budget_ns, 0);
             atomic_store(&vgpu->limit_permille, 0);
+            atomic_store(&vgpu->suspension, 0);
             for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {
                 atomic_store(&vgpu->most[i], 0);
             }
@@ -381,6 +383,8 @@ bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct 
         reading->state = told == FGW_WORKER_ENDED ? FGW_WORKER_ENDED : FGW_WORKER_WARM;
     }
     reading->is_displaced = atomic_load(&own->displaced_since_ns) != 0;
+    reading->is_suspended = fgw_vgpu_is_suspended(control, vgpu, slot);
+    reading->keeps = atomic_load(&own->keeps);
     reading->phase = atomic_load(&own->phase);
     reading->stalled_since_ns = atomic_load(&own->stalled_since_ns);
     fgw_counters_read(own, &reading->counters);

@@ -32,6 +32,8 @@ struct fgw_worker_reading {
     uint32_t is_user;
     uint32_t is_waiting;
     uint32_t is_displaced; /* it would wait if its memory were on the device */
+    uint32_t is_suspended; /* its memory is to be off the device until its client calls */
+    uint32_t keeps;        /* enum fgw_keeps, as the worker says */
     uint32_t phase;
     uint64_t stalled_since_ns;
     char program[64];

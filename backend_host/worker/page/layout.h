@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 15u
+#define FGW_CONTROL_VERSION 16u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -99,7 +99,8 @@ struct fgw_decided_vgpu {
     _Atomic uint64_t budget_ns;            /* how long its turn may last while others wait; 0: a slice */
     _Atomic uint64_t most[FGW_NR_LIMITED]; /* 0: no limit */
     _Atomic uint32_t limit_permille;       /* of the GPU it uses at most so many thousandths; 0: no limit */
-    uint8_t pad[20];                       /* for what else it may have: a class, a space */
+    _Atomic uint32_t suspension;           /* odd: its memory is to leave the device; see room.h */
+    uint8_t pad[16];                       /* for what else it may have: a class, a space */
 };
 _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
@@ -231,6 +232,7 @@ struct fgw_worker_slot {
     _Atomic uint32_t epoch;         /* of the grant that it goes by: see apart.h */
     _Atomic uint32_t is_in;         /* it uses that, or looks whether it may */
     _Atomic uint32_t keeps;         /* enum fgw_keeps */
+    _Atomic uint32_t returned;      /* the suspension that it came back from by itself */
     _Atomic uint64_t refused_bytes; /* the driver has no room for these, which the target allows; 0: it has */
     _Atomic uint64_t
         displaced_since_ns; /* it has something to submit, and its memory is not on the device; 0: not so */

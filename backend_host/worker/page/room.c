@@ -29,6 +29,12 @@ static uint64_t all_allocated_bytes(const struct fgw_control *control)
     return all_bytes;
 }
 
+bool fgw_vgpu_is_suspended(const struct fgw_control *control, uint32_t index, uint32_t slot)
+{
+    const uint32_t suspension = atomic_load(&control->decided->vgpus[index].suspension);
+    return suspension % 2 != 0 && atomic_load(&control->own[index]->workers[slot].returned) != suspension;
+}
+
 bool fgw_room_is_crowded(const struct fgw_grantee *grantee)
 {
     return all_allocated_bytes(grantee->control) > atomic_load(&grantee->control->decided->capacity_bytes);
@@ -139,6 +145,17 @@ void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t
     atomic_store(&control->decided->workers[slot].target_bytes, target_bytes);
 }
 
+void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended)
+{
+    _Atomic uint32_t *suspension = &control->decided->vgpus[index].suspension;
+    const uint32_t now = atomic_load(suspension);
+    if (is_suspended) {
+        atomic_store(suspension, now + 1 + now % 2);
+    } else {
+        atomic_store(suspension, now + now % 2);
+    }
+}
+
 static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t slot, uint32_t vgpu)
 {
     const uint64_t most_bytes = atomic_load(&control->decided->capacity_bytes);
@@ -147,6 +164,7 @@ static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t sl
     struct fgw_room_reading reading = {
         .slot = slot,
         .vgpu = vgpu,
+        .is_suspended = fgw_vgpu_is_suspended(control, vgpu, slot),
         .keeps = atomic_load(&own->keeps),
         .allocated_bytes = at_most(atomic_load(&control->accounts[vgpu]->allocated_bytes[slot]), most_bytes),
         .resident_bytes = at_most(atomic_load(&own->resident_bytes), most_bytes),

@@ -4,6 +4,9 @@
  * until all of its memory is back. Targets never sum to more than the capacity: the daemon raises one only when others
  * have gone down.
  *
+ * A vGPU that is suspended has no target: all of its memory is to leave, whether or not there is room. A worker whose
+ * client calls comes back from that suspension by itself, and says so; the next one is another number.
+ *
  * What a worker allocates it counts in its vGPU's account, which all may read: so the sum has a bound that needs no
  * daemon. Each of those that ask for the last bytes at once may be refused, but never are all served.
  *
@@ -27,9 +30,25 @@ static inline bool fgw_room_is_short(const struct fgw_grantee *grantee)
 /* Tells whether more is allocated than there is room for. */
 bool fgw_room_is_crowded(const struct fgw_grantee *grantee);
 
+static inline bool fgw_room_is_suspended(const struct fgw_grantee *grantee)
+{
+    const uint32_t suspension = atomic_load_explicit(&grantee->decided->suspension, memory_order_relaxed);
+    return suspension % 2 != 0 && atomic_load_explicit(&grantee->slot->returned, memory_order_relaxed) != suspension;
+}
+
+/* Its client calls: this suspension is over for it. A new client begins so. */
+static inline void fgw_room_return(const struct fgw_grantee *grantee)
+{
+    const uint32_t suspension = atomic_load_explicit(&grantee->decided->suspension, memory_order_relaxed);
+    atomic_store_explicit(&grantee->slot->returned, suspension, memory_order_relaxed);
+}
+
 /* Tells how much of its memory may be on the device now. */
 static inline uint64_t fgw_room_target_bytes(const struct fgw_grantee *grantee)
 {
+    if (fgw_room_is_suspended(grantee)) {
+        return 0;
+    }
     const struct fgw_decided_worker *worker = &grantee->control->decided->workers[grantee->slot_index];
     return fgw_room_is_short(grantee) ? atomic_load(&worker->target_bytes) : UINT64_MAX;
 }
@@ -54,8 +73,9 @@ void fgw_room_await(struct fgw_grantee *grantee, uint64_t since_ns);
 struct fgw_room_reading {
     uint32_t slot;
     uint32_t vgpu;
-    uint32_t keeps; /* enum fgw_keeps, as the worker says */
-    uint32_t wants; /* it has a turn, or waits for one, or for its memory */
+    uint32_t keeps;        /* enum fgw_keeps, as the worker says */
+    uint32_t is_suspended; /* it is to have nothing on the device until its client calls */
+    uint32_t wants;        /* it has a turn, or waits for one, or for its memory */
     uint64_t allocated_bytes;
     uint64_t resident_bytes;
     uint64_t other_bytes; /* what else it takes of the device */
@@ -66,10 +86,14 @@ struct fgw_room_reading {
 
 void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_bytes, uint64_t allocatable_bytes);
 void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t target_bytes);
+/* Suspends the vGPU, once more if its workers came back, or has those come back that have not. */
+void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended);
 /* Fills readings of FGW_MAX_WORKERS, of those that serve a client; gives their number. */
 uint32_t fgw_control_rooms(struct fgw_control *control, struct fgw_room_reading *readings);
 /* cffi: end */
 
+/* Tells whether the vGPU's worker in this slot is suspended. */
+bool fgw_vgpu_is_suspended(const struct fgw_control *control, uint32_t index, uint32_t slot);
 /* Tells whether a worker of the vGPU waits for its memory, and since when one does. */
 bool fgw_vgpu_is_displaced(const struct fgw_control *control, uint32_t index, uint64_t *since_ns);
 

@@ -1,0 +1,160 @@
+"""`fairgv-host suspend` and `resume`: they ask, and show how far it is until it is done."""
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+from backend_host import output
+from backend_host.errors import FairGVError
+from backend_host.ipc import Connection, Message
+from backend_host.service.commands import Connect
+from backend_host.sizes import format_size
+
+Command: TypeAlias = Callable[[argparse.Namespace, Connection], int]
+
+LOOK_S = 0.05
+STILL_S = 10.0
+"""Nothing moved for so long: nothing does, for now."""
+INTERRUPTED = 130
+_WHY = {
+    "for_work": "its work on the GPU does not end",
+    "shared": "it shares memory with other programs",
+    "for_capture": "it captures a graph",
+    "for_host": "the host has no memory for it now",
+}
+_STAYS = ("shared", "for_capture", "for_host")
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", connect: Connect) -> None:
+    """Among the commands of fairgv-host; `connect` reaches the daemon."""
+    for name, run, summary, text in (
+        (
+            "suspend",
+            suspend,
+            "bring the memory of an idle vGPU off the device",
+            "Brings the memory that an idle vGPU's programs allocated into the host's. A program comes back with its next call, at the same "
+            "addresses; all come back with: fairgv-host resume NAME (docs/memory.md).",
+        ),
+        (
+            "resume",
+            resume,
+            "bring the memory of a suspended vGPU back",
+            "Brings back what `fairgv-host suspend` brought off the device, ahead of the programs' next calls.",
+        ),
+    ):
+        parser = commands.add_parser(name, help=summary, description=text, epilog=f"Example: fairgv-host {name} web")
+        parser.add_argument("name", metavar="NAME", help="of the vGPU, as fairgv-host list has it")
+        parser.add_argument("--json", action="store_true", help="the programs, for programs (docs/json.md)")
+        parser.set_defaults(run=partial(_run, run, connect))
+
+
+def _run(command: Command, connect: Connect, options: argparse.Namespace) -> int:
+    with connect(options) as connection:
+        return command(options, connection)
+
+
+def suspend(options: argparse.Namespace, connection: Connection) -> int:
+    """Returns the exit status: 1 where memory of a program stays."""
+    name = options.name
+    connection.ask("suspend", name=name)
+    try:
+        programs = _follow(name, connection, "leaves", _has_left)
+    except KeyboardInterrupt:
+        return _interrupted(f"{name} is suspended, and its memory goes on leaving; fairgv-host resume {name} undoes it")
+    if options.json:
+        output.say_json(programs)
+        return int(any(map(_stays, programs)))
+    out = [each for each in programs if each["is_suspended"] and not _stays(each)]
+    moved = format_size(sum(each["linear_bytes"] - each["resident_bytes"] for each in out))
+    output.say(
+        f"{name} is suspended: {moved} of {_count(out)} left the device. A program comes back with its next call, and all do with: "
+        f"fairgv-host resume {name}"
+    )
+    for each in programs:
+        if not each["is_suspended"]:
+            output.say(f"{_called(each)} called meanwhile, and is back")
+        elif _stays(each):
+            output.say(
+                f"{_called(each)} keeps {format_size(each['resident_bytes'])} on the device: {_WHY[each['keeps']]}"
+            )
+    return int(any(map(_stays, programs)))
+
+
+def resume(options: argparse.Namespace, connection: Connection) -> int:
+    """Returns the exit status: 1 where the device has no room."""
+    name = options.name
+    connection.ask("resume", name=name)
+    try:
+        programs = _follow(name, connection, "comes back", _is_back)
+    except KeyboardInterrupt:
+        return _interrupted(f"{name} is resumed, and its memory goes on coming back")
+    if options.json:
+        output.say_json(programs)
+        return int(not all(map(_is_back, programs)))
+    out = sum(each["linear_bytes"] - each["resident_bytes"] for each in programs)
+    if out > 0:
+        raise FairGVError(
+            f"{name} is resumed, but {format_size(out)} are off the device still: it has no room for them now. They come when it has"
+        )
+    output.say(f"{name} is on the device with all of its memory")
+    return 0
+
+
+def _has_left(program: Message) -> bool:
+    return not program["is_suspended"] or program["resident_bytes"] == 0 or program["keeps"] in _STAYS
+
+
+def _is_back(program: Message) -> bool:
+    return bool(program["resident_bytes"] >= program["linear_bytes"])
+
+
+def _stays(program: Message) -> bool:
+    return bool(program["is_suspended"] and program["resident_bytes"] > 0)
+
+
+def _count(programs: Sequence[Message]) -> str:
+    return "one program" if len(programs) == 1 else f"{len(programs)} programs"
+
+
+def _called(program: Message) -> str:
+    return f"{program['program']} (worker {program['worker_pid']})"
+
+
+def _interrupted(text: str) -> int:
+    output.say(text)
+    return INTERRUPTED
+
+
+def _follow(name: str, connection: Connection, what: str, is_done: Callable[[Message], bool]) -> list[Message]:
+    """Until all programs are done, or nothing has moved for a while. What they are then."""
+    with _bar(f"{name}: memory {what}") as show:
+        moved_at, last = time.monotonic(), -1
+        while True:
+            programs: list[Message] = connection.ask("suspension", name=name)["programs"]
+            resident = sum(each["resident_bytes"] for each in programs)
+            all_bytes = sum(each["linear_bytes"] for each in programs)
+            show(all_bytes - resident if is_done is _has_left else resident, all_bytes)
+            if resident != last:
+                moved_at, last = time.monotonic(), resident
+            if all(map(is_done, programs)) or time.monotonic() - moved_at > STILL_S:
+                return programs
+            time.sleep(LOOK_S)
+
+
+@contextlib.contextmanager
+def _bar(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows how many bytes are done, where there is somebody to look."""
+    if not sys.stderr.isatty():
+        yield lambda done, of: None
+        return
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), DownloadColumn(True), TimeElapsedColumn()]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(text, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
