@@ -469,6 +469,8 @@ static const struct test_case cases[] = {
     {"row", case_row},
     {"cooperative", case_cooperative},
     {"two_devices", case_two_devices},
+    {"fails", case_fails},
+    {"fails_within", case_fails_within},
     {"misaligned", case_misaligned},
     {"stray", case_stray},
     {"own_memory", case_own_memory},

@@ -25,6 +25,10 @@ CUresult fill(CUdeviceptr out, unsigned int value, unsigned int grid, unsigned i
 /* Fills an array and looks at it; the exit code of most cases. */
 int works(void);
 
+/* driver_cases_devices.c */
+int case_fails(const char *argument);
+int case_fails_within(const char *argument);
+
 /* driver_cases_faults.c */
 int case_fault(const char *argument);
 int case_two_contexts(const char *argument);

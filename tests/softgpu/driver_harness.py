@@ -14,6 +14,8 @@ CASES = ROOT / "build" / "tests" / "driver_cases"
 SANITIZED_LIBRARY = ROOT / "build" / "softgpu-sanitized" / "libcuda.so.1"
 SANITIZED_CASES = ROOT / "build" / "tests" / "driver_cases_sanitized"
 TIMEOUT_S = 120
+FAILURE_OFFSET = 32
+"""In the file of a device (docs/softgpu.md)."""
 
 
 def _build(target: str, library: Path, cases: Path, *flags: str) -> None:
@@ -89,6 +91,12 @@ class Device:
 
     def run_case(self, name: str, argument: str = "") -> subprocess.CompletedProcess[str]:
         return self.run(CASES, name, argument)
+
+    def fail(self, error: int, number: int = 0) -> None:
+        """Lets a device fail with this error; 0 puts it right. See state.h."""
+        with (self.folder / f"state.{number}").open("r+b") as state:
+            state.seek(FAILURE_OFFSET)
+            state.write(error.to_bytes(4, "little"))
 
     def nr_kernels(self) -> int:
         """Kernels served since the shared file was made; see state.h for its layout."""

@@ -42,6 +42,7 @@ CUresult sgp_enter_driver(void)
     }
     sgp_lock();
     if (sgp_driver.is_initialised) {
+        sgp_driver.find_failures();
         return CUDA_SUCCESS;
     }
     sgp_unlock();

@@ -27,6 +27,7 @@ struct sgp_driver {
     bool is_initialised;
     bool is_forked; /* this is a child of the process that called cuInit: nothing works here, as with CUDA */
     uint64_t next_id;
+    void (*find_failures)(void); /* each call begins with it, with the lock */
 };
 
 extern struct sgp_driver sgp_driver;

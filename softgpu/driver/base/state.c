@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cuda_api/results.h"
+
 #define COUNTS_BYTE    0
 #define RUNNING_BYTE   1
 #define FIRST_SLOT     1 /* before it one that says how many there are */
@@ -365,6 +367,14 @@ bool sgp_state_lives(struct sgp_state *state, const struct sgp_state_holder *hol
             slot_is_alive(state, (int)holder->slot);
     unlock_counts(state);
     return lives;
+}
+
+uint32_t sgp_state_failure(const struct sgp_state *state)
+{
+    struct sgp_state_header header;
+
+    header_read(state, &header);
+    return header.failure < CUDA_ERROR_UNKNOWN ? header.failure : CUDA_ERROR_UNKNOWN;
 }
 
 void sgp_state_begin_kernel(struct sgp_state *state)

@@ -3,8 +3,9 @@
  *
  * What must hold even when a process is killed, or writes rubbish into the file (anybody may, as anybody may open
  * /dev/nvidia0), rests on open file description locks, which the kernel gives back at a process's end. What is written
- * in the file only counts: rubbish there makes the counts rubbish, and nothing else. It is read and written with pread
- * and pwrite, never mapped: a truncated file would otherwise be a SIGBUS.
+ * in the file only counts, or says that the device has failed: rubbish there makes the counts rubbish or fails the
+ * device, and nothing else. It is read and written with pread and pwrite, never mapped: a truncated file would
+ * otherwise be a SIGBUS.
  *
  *     bytes of the file      what is there                       what a lock on it means
  *     0 .. 63                struct sgp_state_header             byte 0: the counts are being changed;
@@ -36,7 +37,8 @@ struct sgp_state_header {
     uint64_t next_ticket;
     uint64_t busy_ns;    /* GPU time, all processes, since the file was made */
     uint64_t nr_kernels; /* served */
-    uint64_t reserved[4];
+    uint32_t failure;    /* a CUresult: what calls of the device give from now on; 0: it is in order. Tests write it */
+    uint32_t reserved[7];
 };
 
 struct sgp_state_slot {
@@ -76,6 +78,9 @@ void sgp_state_part(struct sgp_state *state, const struct sgp_state_holder *shar
 /* This process, for others to ask whether it lives; false: no slot is free. */
 bool sgp_state_self(struct sgp_state *state, struct sgp_state_holder *self);
 bool sgp_state_lives(struct sgp_state *state, const struct sgp_state_holder *holder);
+
+/* The CUresult that a test has injected; 0: the device is in order. Safe in any thread, without the lock. */
+uint32_t sgp_state_failure(const struct sgp_state *state);
 
 /* Blocks until it is this process's turn. One thread of a process at a time. */
 void sgp_state_begin_kernel(struct sgp_state *state);

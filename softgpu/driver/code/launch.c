@@ -71,7 +71,13 @@ static CUresult kernel_run(struct sgp_command *command)
     device_take(device);
     kernel->grid.parameters = kernel->parameters;
     begin_ns = sgp_now_ns();
-    result = sgp_launch_run(&kernel->grid);
+    result = sgp_state_failure(device->state);
+    if (!result) {
+        result = sgp_launch_run(&kernel->grid);
+    }
+    if (!result) {
+        result = sgp_state_failure(device->state);
+    }
     device_leave(device, sgp_now_ns() - begin_ns);
     if (result) {
         sgp_log("kernel", "%s ended with CUDA error %d", kernel->grid.kernel->name, (int)result);

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/state.h"
 #include "code/module.h"
 #include "cuda_api/handshake.h"
 #include "cuda_api/prototypes.h"
@@ -29,8 +30,10 @@ static const uint64_t default_limits[SGP_NR_LIMITS] = {
 
 static CUresult context_activate(struct CUctx_st *context, unsigned int flags, unsigned int api_version)
 {
-    if (context->device->fault) {
-        return context->device->fault;
+    CUresult failure = context->device->fault ? context->device->fault : sgp_state_failure(context->device->state);
+
+    if (failure) {
+        return failure;
     }
     if (!sgp_queue_start()) {
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -134,6 +134,7 @@ static CUresult initialise(void)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sgp_device_lacks_wall = sgp_wall_is_missing;
+    sgp_driver.find_failures = sgp_device_find_failures;
     sgp_nr_devices = (int)nr;
     sgp_driver.is_initialised = true;
     return CUDA_SUCCESS;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/state.h"
 #include "cuda_api/prototypes.h"
 
 #define MAX_DEPTH 256
@@ -165,6 +166,17 @@ void sgp_device_fail(struct sgp_device *device, CUresult fault)
     for (struct CUctx_st *context = sgp_contexts; context; context = context->next) {
         if (context->device == device) {
             context->error = fault;
+        }
+    }
+}
+
+void sgp_device_find_failures(void)
+{
+    for (struct CUctx_st *context = sgp_contexts; context; context = context->next) {
+        CUresult failure = context->is_active && !context->error ? sgp_state_failure(context->device->state) : 0;
+
+        if (failure) {
+            sgp_device_fail(context->device, failure);
         }
     }
 }

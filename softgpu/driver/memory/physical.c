@@ -44,7 +44,7 @@ static CUresult check_properties(const CUmemAllocationProp *prop, struct sgp_dev
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     *device = sgp_device_find(prop->location.id);
-    return *device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return *device ? (*device)->fault : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static struct sgp_physical *physical_of_store(struct sgp_device *device, uint64_t bytes)

@@ -1,0 +1,44 @@
+"""softgpu's devices beside each other: one that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.softgpu.driver_harness import TIMEOUT_S, Device, heard, tell
+
+pytestmark = pytest.mark.usefixtures("driver_cases")
+
+UNAVAILABLE, ECC_UNCORRECTABLE = 46, 214
+
+
+def test_a_device_that_fails_fails_all_that_is_on_it_and_nothing_else(device: Device) -> None:
+    two = device.with_settings(FAIRGV_SOFTGPU_DEVICES="2")
+    process = two.start_case("fails")
+    assert heard(process) == "running"
+    two.fail(UNAVAILABLE)
+    tell(process)
+    for what in ("event", "synchronize", "allocate", "launch", "create", "context"):
+        assert heard(process) == f"{what} CUDA_ERROR_DEVICE_UNAVAILABLE"
+    assert [heard(process), heard(process)] == ["PASS", "other"]
+    assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in two.run_case("works").stdout
+    two.fail(0)
+    tell(process)
+    assert heard(process) == "later CUDA_ERROR_DEVICE_UNAVAILABLE"
+    assert process.wait(TIMEOUT_S) == 0
+    assert two.run_case("works").stdout.splitlines() == ["PASS"]
+
+
+def test_a_kernel_that_runs_in_a_failure_is_the_last(device: Device) -> None:
+    process = device.start_case("fails_within")
+    assert heard(process) == "queued"
+    device.fail(ECC_UNCORRECTABLE)
+    tell(process)
+    assert heard(process) == "synchronize CUDA_ERROR_ECC_UNCORRECTABLE"
+    assert process.wait(TIMEOUT_S) == 0
+    assert device.nr_kernels() == 1
+
+
+def test_a_failure_that_is_no_error_is_an_unknown_one(device: Device) -> None:
+    assert device.run_case("works").stdout.splitlines() == ["PASS"]
+    device.fail(0xFFFFFFFF)
+    assert "CUDA_ERROR_UNKNOWN" in device.run_case("works").stdout
