@@ -9,12 +9,12 @@ from cuda_api.table import Table
 DESCRIPTION = """
 Calls that the library exports and does not carry. Their parameters are not looked at, so none are declared: a caller
 puts them where nobody reads, and takes back a result. cuGetProcAddress finds them where the driver is as new as
-they are, since a program would take a newer call for one that works.
+they are, since a program would take a newer call for one that works. They are weak: softgpu has some of them.
 """
 
 _HEAD = """
 #define REFUSED(name, result)                                                                                          \\
-    __attribute__((visibility("default"))) CUresult name(void);                                                        \\
+    __attribute__((visibility("default"), weak)) CUresult name(void);                                                  \\
     CUresult name(void)                                                                                                \\
     {                                                                                                                  \\
         return fgv_refuse(#name, result);                                                                              \\
