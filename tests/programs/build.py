@@ -21,10 +21,19 @@ ROOT = HERE.parents[1]
 OUTPUT = ROOT / "build" / "programs"
 
 NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
-NOT_CARRIED = ("share_pool",)
+NOT_CARRIED = ("checkpoint", "share_pool")
 """What a device does for programs and FairGV refuses its guests: a program that is not here is compared."""
 SHARED = ("vector_add", "device_query", "simple_streams", "threads")
-DRIVER_API = ("bad_image", "boxes", "link_ptx", "share_descriptor", "sharing", "stream_values", "virtual_memory")
+DRIVER_API = (
+    "bad_image",
+    "boxes",
+    "checkpoint",
+    "link_ptx",
+    "share_descriptor",
+    "sharing",
+    "stream_values",
+    "virtual_memory",
+)
 EXTRA_FLAGS = {
     "architectures": (
         "-gencode=arch=compute_75,code=[sm_75,compute_75]",

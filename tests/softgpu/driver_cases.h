@@ -25,6 +25,14 @@ CUresult fill(CUdeviceptr out, unsigned int value, unsigned int grid, unsigned i
 /* Fills an array and looks at it; the exit code of most cases. */
 int works(void);
 
+/* driver_cases_checkpoint.c */
+int case_checkpoint_states(const char *argument);
+int case_checkpoint_pairs(const char *argument);
+int case_checkpoint_memory(const char *argument);
+int case_checkpoint_timeout(const char *argument);
+int case_checkpoint_blocks(const char *argument);
+int case_checkpoint_refused(const char *kind);
+
 /* driver_cases_devices.c */
 int case_fails(const char *argument);
 int case_fails_within(const char *argument);

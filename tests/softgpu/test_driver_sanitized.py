@@ -31,7 +31,7 @@ def _built() -> None:
             "deadlock",
             "cooperative",
         ),
-        *("addresses", "physical", "kinds", "lies"),
+        *("addresses", "physical", "kinds", "lies", "checkpoint_states", "checkpoint_blocks"),
     ],
 )
 def test_case_is_clean(tmp_path: Path, case: str) -> None:

@@ -1,6 +1,7 @@
 /* The lock, the door into the driver, and the log. */
 #include "base/driver.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,17 @@
 
 struct sgp_driver sgp_driver = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+void sgp_lock_closed(void)
+{
+    pthread_mutex_lock(&sgp_driver.lock);
+}
+
 void sgp_lock(void)
 {
     pthread_mutex_lock(&sgp_driver.lock);
+    while (sgp_driver.door == SGP_CLOSED) {
+        pthread_cond_wait(&sgp_driver.changed, &sgp_driver.lock);
+    }
 }
 
 void sgp_unlock(void)
@@ -23,8 +32,27 @@ void sgp_unlock(void)
 void sgp_wait(void)
 {
     sgp_driver.nr_waiting++;
-    pthread_cond_wait(&sgp_driver.changed, &sgp_driver.lock);
+    do {
+        pthread_cond_wait(&sgp_driver.changed, &sgp_driver.lock);
+    } while (sgp_driver.door == SGP_CLOSED);
     sgp_driver.nr_waiting--;
+}
+
+bool sgp_wait_until(uint64_t ns)
+{
+    const struct timespec end = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    int error;
+
+    sgp_driver.nr_waiting++;
+    error = pthread_cond_clockwait(&sgp_driver.changed, &sgp_driver.lock, CLOCK_MONOTONIC, &end);
+    sgp_driver.nr_waiting--;
+    return error != ETIMEDOUT;
+}
+
+void sgp_door_open(void)
+{
+    sgp_driver.door = SGP_OPEN;
+    pthread_cond_broadcast(&sgp_driver.changed);
 }
 
 void sgp_notify(void)
@@ -41,6 +69,9 @@ CUresult sgp_enter_driver(void)
         return CUDA_ERROR_NOT_INITIALIZED;
     }
     sgp_lock();
+    while (sgp_driver.door != SGP_OPEN) {
+        sgp_wait();
+    }
     if (sgp_driver.is_initialised) {
         sgp_driver.find_failures();
         return CUDA_SUCCESS;

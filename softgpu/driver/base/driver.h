@@ -20,9 +20,17 @@
 #define SGP_EXPORT     __attribute__((visibility("default")))
 #define SGP_PAGE_BYTES 4096ull
 
+/* Whether calls get in. */
+enum sgp_door {
+    SGP_OPEN,
+    SGP_CLOSING, /* no call begins; those that have begun go on, and so does work */
+    SGP_CLOSED,  /* nobody gets the lock but who closed the door, wherever he stands */
+};
+
 struct sgp_driver {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a command completed, or a turn ended */
+    pthread_cond_t changed; /* a command completed, a turn ended, or the door opened */
+    enum sgp_door door;
     uint32_t nr_waiting;
     bool is_initialised;
     bool is_forked; /* this is a child of the process that called cuInit: nothing works here, as with CUDA */
@@ -35,6 +43,9 @@ extern struct sgp_driver sgp_driver;
 void sgp_lock(void);
 void sgp_unlock(void);
 void sgp_wait(void);                 /* with the lock: until something completed */
+bool sgp_wait_until(uint64_t ns);    /* as sgp_wait, until then of sgp_now_ns(); false: it is then */
+void sgp_lock_closed(void);          /* for who closes and opens the door: as sgp_lock, whether it is closed or not */
+void sgp_door_open(void);            /* with the lock */
 void sgp_notify(void);               /* with the lock */
 CUresult sgp_enter_driver(void);     /* locks; on error nothing is locked */
 CUresult sgp_leave(CUresult result); /* unlocks */

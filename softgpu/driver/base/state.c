@@ -1,4 +1,4 @@
-/* See state.h: the shared file of one device. */
+/* See state.h: the shared file of one device. How its kernels take turns is turn.c. */
 #include "base/state.h"
 
 #include <errno.h>
@@ -12,68 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cuda_api/results.h"
-
-#define COUNTS_BYTE    0
-#define RUNNING_BYTE   1
-#define FIRST_SLOT     1 /* before it one that says how many there are */
-#define SLOTS_OFFSET   ((off_t)sizeof(struct sgp_state_header))
-#define TICKETS_OFFSET ((off_t)1 << 32)
-#define NR_TICKETS                                                                                                     \
-    ((uint64_t)1 << 40) /* tickets wrap here; a wrap in the middle of a queue costs its order, not its exclusion */
-#define FILE_BYTES (SLOTS_OFFSET + (off_t)(SGP_STATE_NR_SLOTS * sizeof(struct sgp_state_slot)))
+#define FIRST_SLOT   1 /* before it one that says how many there are */
+#define SLOTS_OFFSET ((off_t)sizeof(struct sgp_state_header))
+#define FILE_BYTES   (SLOTS_OFFSET + (off_t)(SGP_STATE_NR_SLOTS * sizeof(struct sgp_state_slot)))
 
 _Static_assert(sizeof(struct sgp_state_header) == 64, "the header's size is the slots' offset");
-
-struct sgp_state {
-    int fd;
-    pthread_mutex_t counts; /* the lock on the file does not keep this process's threads from each other */
-    int slot;               /* -1: none yet */
-    struct sgp_state_slot own;
-    uint64_t identity[2];
-    uint32_t nr_holds[SGP_STATE_NR_SLOTS];           /* of shared memory, by this process */
-    struct sgp_state_slot slots[SGP_STATE_NR_SLOTS]; /* as read last; callers may stand on small stacks */
-};
-
-static int lock_bytes(int fd, int command, short type, off_t start, off_t length)
-{
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
-    int result;
-
-    do {
-        result = fcntl(fd, command, &lock);
-    } while (result < 0 && errno == EINTR);
-    return result;
-}
-
-static void lock_counts(struct sgp_state *state)
-{
-    pthread_mutex_lock(&state->counts);
-    lock_bytes(state->fd, F_OFD_SETLKW, F_WRLCK, COUNTS_BYTE, 1);
-}
-
-static void unlock_counts(struct sgp_state *state)
-{
-    lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, COUNTS_BYTE, 1);
-    pthread_mutex_unlock(&state->counts);
-}
-
-static void header_read(const struct sgp_state *state, struct sgp_state_header *header)
-{
-    memset(header, 0, sizeof(*header));
-    if (pread(state->fd, header, sizeof(*header), 0) != (ssize_t)sizeof(*header) || header->magic != SGP_STATE_MAGIC) {
-        memset(header, 0, sizeof(*header));
-        header->magic = SGP_STATE_MAGIC;
-    }
-}
-
-static void header_write(const struct sgp_state *state, const struct sgp_state_header *header)
-{
-    /* A count that cannot be written is lost; nothing rests on it. */
-    if (pwrite(state->fd, header, sizeof(*header), 0) < 0) {
-        return;
-    }
-}
 
 /*
  * Not open with O_CREAT: in a sticky directory Linux may refuse that for a file that another user made. Not open, then
@@ -134,6 +77,13 @@ struct sgp_state *sgp_state_open(const char *path)
 void sgp_state_identity(const struct sgp_state *state, uint64_t identity[2])
 {
     memcpy(identity, state->identity, sizeof(state->identity));
+}
+
+void sgp_state_close(struct sgp_state *state)
+{
+    close(state->fd);
+    pthread_mutex_destroy(&state->counts);
+    free(state);
 }
 
 void sgp_state_close_in_child(struct sgp_state *state)
@@ -216,11 +166,11 @@ static int slot_take(const struct sgp_state *state, short type, struct sgp_state
         return -1;
     }
     for (int i = FIRST_SLOT; i < SGP_STATE_NR_SLOTS; i++) {
-        if (slot_is_own(state, i) || lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i), 1)) {
+        if (slot_is_own(state, i) || sgp_state_lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i), 1)) {
             continue;
         }
         if (type != F_WRLCK) {
-            lock_bytes(state->fd, F_OFD_SETLK, type, slot_offset(i), 1);
+            sgp_state_lock_bytes(state->fd, F_OFD_SETLK, type, slot_offset(i), 1);
         }
         *content =
             (struct sgp_state_slot){.id = (random | SGP_STATE_NR_SLOTS) - random % SGP_STATE_NR_SLOTS + (uint64_t)i};
@@ -245,33 +195,43 @@ bool sgp_state_reserve(struct sgp_state *state, uint64_t bytes, uint64_t capacit
 {
     bool fits;
 
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     fits = own_slot_take(state) && bytes <= capacity_bytes &&
            (used_bytes(state, false) <= capacity_bytes - bytes || used_bytes(state, true) <= capacity_bytes - bytes);
     if (fits) {
         state->own.bytes += bytes;
         slot_write(state, state->slot, &state->own);
     }
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
     return fits;
 }
 
 void sgp_state_give_back(struct sgp_state *state, uint64_t bytes)
 {
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     state->own.bytes -= bytes;
     slot_write(state, state->slot, &state->own);
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
 }
 
 uint64_t sgp_state_used_bytes(struct sgp_state *state)
 {
     uint64_t used;
 
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     used = used_bytes(state, true);
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
     return used;
+}
+
+uint64_t sgp_state_own_bytes(struct sgp_state *state)
+{
+    uint64_t bytes;
+
+    pthread_mutex_lock(&state->counts);
+    bytes = state->own.bytes;
+    pthread_mutex_unlock(&state->counts);
+    return bytes;
 }
 
 /* ---- shared memory ---- */
@@ -295,9 +255,9 @@ bool sgp_state_share(struct sgp_state *state, struct sgp_state_holder *shared)
 {
     bool is_shared;
 
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     is_shared = share(state, shared, 0);
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
     return is_shared;
 }
 
@@ -305,14 +265,14 @@ void sgp_state_move(struct sgp_state *state, const struct sgp_state_holder *shar
 {
     struct sgp_state_slot content;
 
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     content = slot_read(state, (int)shared->slot);
     content.id = shared->id;
     content.bytes += (uint64_t)bytes;
     slot_write(state, (int)shared->slot, &content);
     state->own.bytes -= (uint64_t)bytes;
     slot_write(state, state->slot, &state->own);
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
 }
 
 bool sgp_state_join(struct sgp_state *state, struct sgp_state_holder *shared, uint64_t bytes)
@@ -320,15 +280,15 @@ bool sgp_state_join(struct sgp_state *state, struct sgp_state_holder *shared, ui
     const int slot = shared->slot < SGP_STATE_NR_SLOTS ? (int)shared->slot : -1;
     bool is_joined;
 
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     if (slot >= 0 && slot != state->slot && shared->id && slot_read(state, slot).id == shared->id &&
-        (state->nr_holds[slot] || !lock_bytes(state->fd, F_OFD_SETLK, F_RDLCK, slot_offset(slot), 1))) {
+        (state->nr_holds[slot] || !sgp_state_lock_bytes(state->fd, F_OFD_SETLK, F_RDLCK, slot_offset(slot), 1))) {
         state->nr_holds[slot]++;
         is_joined = true;
     } else {
         is_joined = share(state, shared, bytes);
     }
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
     return is_joined;
 }
 
@@ -337,24 +297,36 @@ void sgp_state_part(struct sgp_state *state, const struct sgp_state_holder *shar
     const struct sgp_state_slot empty = {0};
     const int slot = (int)shared->slot;
 
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     if (--state->nr_holds[slot] == 0) {
-        lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, slot_offset(slot), 1);
+        sgp_state_lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, slot_offset(slot), 1);
         if (!slot_is_alive(state, slot)) {
             slot_write(state, slot, &empty);
         }
     }
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
+}
+
+bool sgp_state_has_shared(struct sgp_state *state)
+{
+    bool has_shared = false;
+
+    pthread_mutex_lock(&state->counts);
+    for (int i = 0; i < SGP_STATE_NR_SLOTS; i++) {
+        has_shared = has_shared || state->nr_holds[i];
+    }
+    pthread_mutex_unlock(&state->counts);
+    return has_shared;
 }
 
 bool sgp_state_self(struct sgp_state *state, struct sgp_state_holder *self)
 {
     bool is_there;
 
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     is_there = own_slot_take(state);
     *self = (struct sgp_state_holder){.slot = (uint64_t)state->slot, .id = state->own.id};
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
     return is_there;
 }
 
@@ -362,55 +334,9 @@ bool sgp_state_lives(struct sgp_state *state, const struct sgp_state_holder *hol
 {
     bool lives;
 
-    lock_counts(state);
+    sgp_state_lock_counts(state);
     lives = holder->slot < SGP_STATE_NR_SLOTS && slot_read(state, (int)holder->slot).id == holder->id &&
             slot_is_alive(state, (int)holder->slot);
-    unlock_counts(state);
+    sgp_state_unlock_counts(state);
     return lives;
-}
-
-uint32_t sgp_state_failure(const struct sgp_state *state)
-{
-    struct sgp_state_header header;
-
-    header_read(state, &header);
-    return header.failure < CUDA_ERROR_UNKNOWN ? header.failure : CUDA_ERROR_UNKNOWN;
-}
-
-void sgp_state_begin_kernel(struct sgp_state *state)
-{
-    struct sgp_state_header header;
-    uint64_t ticket;
-
-    lock_counts(state);
-    header_read(state, &header);
-    ticket = header.next_ticket % NR_TICKETS;
-    /* Another process may hold it already when the count was damaged. */
-    for (int tries = 0; tries < 4096; tries++, ticket = (ticket + 1) % NR_TICKETS) {
-        if (lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, TICKETS_OFFSET + (off_t)ticket, 1) == 0) {
-            break;
-        }
-    }
-    header.next_ticket = (ticket + 1) % NR_TICKETS;
-    header_write(state, &header);
-    unlock_counts(state);
-    if (ticket) {
-        lock_bytes(state->fd, F_OFD_SETLKW, F_RDLCK, TICKETS_OFFSET, (off_t)ticket);
-    }
-    /* Never contended but after damage to the count: one kernel at a time holds even then. */
-    lock_bytes(state->fd, F_OFD_SETLKW, F_WRLCK, RUNNING_BYTE, 1);
-}
-
-void sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns)
-{
-    struct sgp_state_header header;
-
-    lock_counts(state);
-    header_read(state, &header);
-    header.busy_ns += busy_ns;
-    header.nr_kernels++;
-    header_write(state, &header);
-    lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, TICKETS_OFFSET, 0);
-    lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, RUNNING_BYTE, 1);
-    unlock_counts(state);
 }

@@ -26,42 +26,18 @@
 #ifndef SOFTGPU_STATE_H
 #define SOFTGPU_STATE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#define SGP_STATE_MAGIC    0x3255504754464f53ull
-#define SGP_STATE_NR_SLOTS 4096
-
-struct sgp_state_header {
-    uint64_t magic;
-    uint64_t next_ticket;
-    uint64_t busy_ns;    /* GPU time, all processes, since the file was made */
-    uint64_t nr_kernels; /* served */
-    uint32_t failure;    /* a CUresult: what calls of the device give from now on; 0: it is in order. Tests write it */
-    uint32_t reserved[7];
-};
-
-struct sgp_state_slot {
-    uint64_t bytes;
-    uint64_t id; /* of its holder: a random number that ends in the slot's, 0 in none */
-};
-
-/* Whose slot: of a process, or of shared memory. A slot whose id is another one was given up by all. */
-struct sgp_state_holder {
-    uint64_t slot;
-    uint64_t id;
-};
-
-struct sgp_state;
+#include "base/state_records.h"
 
 /* NULL: the file could not be opened or made; errno tells why. */
 struct sgp_state *sgp_state_open(const char *path);
+void sgp_state_close(struct sgp_state *state); /* which this process has counted nothing in any more */
 void sgp_state_close_in_child(struct sgp_state *state);
 
 /* Accounts `bytes` more to this process unless all processes together would pass capacity_bytes. */
 bool sgp_state_reserve(struct sgp_state *state, uint64_t bytes, uint64_t capacity_bytes);
 void sgp_state_give_back(struct sgp_state *state, uint64_t bytes);
 uint64_t sgp_state_used_bytes(struct sgp_state *state);
+uint64_t sgp_state_own_bytes(struct sgp_state *state); /* of this process */
 
 /* Which device it is: the same in all processes. */
 void sgp_state_identity(const struct sgp_state *state, uint64_t identity[2]);
@@ -74,6 +50,7 @@ void sgp_state_move(struct sgp_state *state, const struct sgp_state_holder *shar
  * one. False: no slot is free. */
 bool sgp_state_join(struct sgp_state *state, struct sgp_state_holder *shared, uint64_t bytes);
 void sgp_state_part(struct sgp_state *state, const struct sgp_state_holder *shared);
+bool sgp_state_has_shared(struct sgp_state *state); /* this process holds shared memory */
 
 /* This process, for others to ask whether it lives; false: no slot is free. */
 bool sgp_state_self(struct sgp_state *state, struct sgp_state_holder *self);

@@ -27,7 +27,7 @@ static CUresult device_uuid(int ordinal, CUuuid *uuid)
 static CUresult device_pci(int ordinal, int domain_bus_device[3])
 {
     domain_bus_device[0] = 0;
-    domain_bus_device[1] = SGP_FIRST_PCI_BUS + sgp_devices[ordinal].physical;
+    domain_bus_device[1] = SGP_FIRST_PCI_BUS + sgp_devices[ordinal].bus;
     domain_bus_device[2] = 0;
     return CUDA_SUCCESS;
 }

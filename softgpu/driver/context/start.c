@@ -1,7 +1,5 @@
 /* cuInit: which devices there are for this program, and what each is opened with. */
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +11,6 @@
 #include "runtime/runtime.h"
 
 #define DEFAULT_MEMORY_BYTES (4ull << 30)
-#define DEFAULT_STATE_PATH   "/dev/shm/fairgv-softgpu"
 
 static int nr_devices(void)
 {
@@ -65,20 +62,13 @@ static uint64_t memory_bytes(void)
 
 static CUresult device_open(struct sgp_device *device, int ordinal, int physical)
 {
-    const char *prefix = getenv("FAIRGV_SOFTGPU_STATE");
-    char path[PATH_MAX];
-
     if (device->reservation) {
         return CUDA_SUCCESS; /* an earlier cuInit got this far */
     }
-    *device = (struct sgp_device){.ordinal = ordinal, .physical = physical, .memory_bytes = memory_bytes()};
-    if (snprintf(path, sizeof(path), "%s.%d", prefix && *prefix ? prefix : DEFAULT_STATE_PATH, physical) >=
-        (int)sizeof(path)) {
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    }
-    device->state = sgp_state_open(path);
+    *device =
+        (struct sgp_device){.ordinal = ordinal, .physical = physical, .bus = physical, .memory_bytes = memory_bytes()};
+    device->state = sgp_device_state_open(physical);
     if (!device->state) {
-        sgp_log("device", "cannot open the device's shared file %s: %s", path, strerror(errno));
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
     if (!sgp_memory_reserve(device) || !sgp_launch_area_map(device->ordinal)) {
@@ -108,6 +98,7 @@ static CUresult visible_devices(uint32_t physical[SGP_MAX_DEVICES], uint32_t *nr
     uint8_t uuids[SGP_MAX_DEVICES][16];
     int nr_present = nr_devices();
 
+    sgp_nr_physical_devices = nr_present;
     for (int i = 0; i < nr_present; i++) {
         physical[i] = (uint32_t)i;
         sgp_device_uuid(i, uuids[i]);

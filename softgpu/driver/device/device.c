@@ -1,18 +1,22 @@
 /* The devices: how many, what they say of themselves. start.c opens them. */
 #include "device/device.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/state.h"
 #include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
 
-#define PCI_BUS_ID_BYTES 13 /* "0000:00:00.0" and its end */
-#define DEVICE_NAME      "FairGV softgpu"
+#define PCI_BUS_ID_BYTES   13 /* "0000:00:00.0" and its end */
+#define DEVICE_NAME        "FairGV softgpu"
+#define DEFAULT_STATE_PATH "/dev/shm/fairgv-softgpu"
 
 int sgp_nr_devices;
+int sgp_nr_physical_devices;
 bool (*sgp_device_lacks_wall)(void);
 struct sgp_device sgp_devices[SGP_MAX_DEVICES];
 
@@ -23,6 +27,24 @@ void sgp_device_uuid(int physical, uint8_t uuid[16])
 
     memcpy(uuid, base, sizeof(base));
     uuid[15] = (uint8_t)physical;
+}
+
+struct sgp_state *sgp_device_state_open(int physical)
+{
+    const char *prefix = getenv("FAIRGV_SOFTGPU_STATE");
+    struct sgp_state *state;
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s.%d", prefix && *prefix ? prefix : DEFAULT_STATE_PATH, physical) >=
+        (int)sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return NULL;
+    }
+    state = sgp_state_open(path);
+    if (!state) {
+        sgp_log("device", "cannot open the device's shared file %s: %s", path, strerror(errno));
+    }
+    return state;
 }
 
 SGP_EXPORT CUresult cuDriverGetVersion(int *driverVersion)
@@ -146,7 +168,7 @@ SGP_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUd
     if (result) {
         return result;
     }
-    value = attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID                 ? SGP_FIRST_PCI_BUS + device->physical
+    value = attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID                 ? SGP_FIRST_PCI_BUS + device->bus
             : attrib == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID ? device->ordinal
             : attrib == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS   ? sgp_device_lacks_wall()
                                                                      : sgp_attribute(attrib);
@@ -209,7 +231,7 @@ SGP_EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     if (!pciBusId || len < PCI_BUS_ID_BYTES) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", SGP_FIRST_PCI_BUS + device->physical);
+    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", SGP_FIRST_PCI_BUS + device->bus);
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -231,7 +253,7 @@ SGP_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
         }
     }
     for (int i = 0; i < sgp_nr_devices; i++) {
-        if (!domain && !slot && !function && bus == SGP_FIRST_PCI_BUS + (unsigned int)sgp_devices[i].physical) {
+        if (!domain && !slot && !function && bus == SGP_FIRST_PCI_BUS + (unsigned int)sgp_devices[i].bus) {
             *dev = i;
             return sgp_leave(CUDA_SUCCESS);
         }

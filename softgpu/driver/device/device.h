@@ -11,7 +11,8 @@
 
 struct sgp_device {
     int ordinal;  /* as this program counts */
-    int physical; /* as the machine counts: CUDA_VISIBLE_DEVICES lies between */
+    int physical; /* as the machine counts: CUDA_VISIBLE_DEVICES lies between, and a restored checkpoint */
+    int bus;      /* PCI's, from SGP_FIRST_PCI_BUS: as at the start, wherever the process was restored since */
     struct sgp_state *state;
     struct CUctx_st *primary;
     struct CUmemPoolHandle_st *default_pool;
@@ -25,12 +26,15 @@ struct sgp_device {
 };
 
 extern int sgp_nr_devices;
+extern int sgp_nr_physical_devices; /* of the machine */
 extern struct sgp_device sgp_devices[SGP_MAX_DEVICES];
 
 struct sgp_device *sgp_device_find(CUdevice device);
 struct sgp_device *sgp_device_of(const uint64_t identity[2]);           /* sgp_state_identity() */
 CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device); /* as sgp_enter_driver */
 void sgp_device_uuid(int physical, uint8_t uuid[16]);
+/* The file of a device of the machine; NULL: it cannot be opened, and errno says why. */
+struct sgp_state *sgp_device_state_open(int physical);
 
 /* Whether the wall was asked for and is not to be had (runtime/wall.c). With the lock. */
 extern bool (*sgp_device_lacks_wall)(void);

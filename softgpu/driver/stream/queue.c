@@ -366,6 +366,11 @@ void sgp_queue_rest(void)
     }
 }
 
+bool sgp_queue_is_empty(void)
+{
+    return !pending;
+}
+
 bool sgp_queue_is_idle(const struct CUstream_st *stream)
 {
     return stream->nr_completed == stream->nr_submitted;

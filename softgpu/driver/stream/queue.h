@@ -13,6 +13,7 @@ CUresult sgp_queue_depend(struct sgp_command *command, struct CUstream_st *strea
 void sgp_queue_wait(struct CUstream_st *stream, uint64_t sequence);
 void sgp_queue_drain(struct CUctx_st *context); /* gives up the lock until all that was submitted so far is done */
 void sgp_queue_rest(void); /* gives up the lock until no command runs that uses memory; others may begin after that */
+bool sgp_queue_is_empty(void); /* nothing is to be run, in any stream */
 bool sgp_queue_is_idle(const struct CUstream_st *stream);
 CUresult sgp_command_in_order(struct sgp_command *command); /* run: nothing but to be in order, by an executor */
 void sgp_command_free(struct sgp_command *command);         /* finish: of one that refers to nothing */

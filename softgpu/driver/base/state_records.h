@@ -1,0 +1,51 @@
+/* The file of a device as a process has it (state.h), and its locks. */
+#ifndef SOFTGPU_STATE_RECORDS_H
+#define SOFTGPU_STATE_RECORDS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SGP_STATE_COUNTS_BYTE  0
+#define SGP_STATE_RUNNING_BYTE 1
+
+#define SGP_STATE_MAGIC    0x3255504754464f53ull
+#define SGP_STATE_NR_SLOTS 4096
+
+struct sgp_state_header {
+    uint64_t magic;
+    uint64_t next_ticket;
+    uint64_t busy_ns;    /* GPU time, all processes, since the file was made */
+    uint64_t nr_kernels; /* served */
+    uint32_t failure;    /* a CUresult: what calls of the device give from now on; 0: it is in order. Tests write it */
+    uint32_t reserved[7];
+};
+
+struct sgp_state_slot {
+    uint64_t bytes;
+    uint64_t id; /* of its holder: a random number that ends in the slot's, 0 in none */
+};
+
+/* Whose slot: of a process, or of shared memory. A slot whose id is another one was given up by all. */
+struct sgp_state_holder {
+    uint64_t slot;
+    uint64_t id;
+};
+
+struct sgp_state {
+    int fd;
+    pthread_mutex_t counts; /* the lock on the file does not keep this process's threads from each other */
+    int slot;               /* -1: none yet */
+    struct sgp_state_slot own;
+    uint64_t identity[2];
+    uint32_t nr_holds[SGP_STATE_NR_SLOTS];           /* of shared memory, by this process */
+    struct sgp_state_slot slots[SGP_STATE_NR_SLOTS]; /* as read last; callers may stand on small stacks */
+};
+
+/* As fcntl, with a lock of this open file; goes on after signals. */
+int sgp_state_lock_bytes(int fd, int command, short type, off_t start, off_t length);
+void sgp_state_lock_counts(struct sgp_state *state);
+void sgp_state_unlock_counts(struct sgp_state *state);
+
+#endif
