@@ -475,6 +475,7 @@ static const struct test_case cases[] = {
     {"checkpoint_timeout", case_checkpoint_timeout},
     {"checkpoint_blocks", case_checkpoint_blocks},
     {"checkpoint_refused", case_checkpoint_refused},
+    {"move", case_move},
     {"fails", case_fails},
     {"fails_within", case_fails_within},
     {"misaligned", case_misaligned},

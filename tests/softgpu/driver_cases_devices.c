@@ -1,10 +1,153 @@
-/* Cases with several devices: one that fails, and what a program needs that leaves one for another. */
+/* Cases with several devices: what a program needs that leaves one for another, and one that fails. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "driver_cases.h"
+
+#define UNIT  (UINT64_C(2) << 20)
+#define BYTES (4 * UNIT)
+
+static CUcontext contexts[2];
+
+static void enter(int device)
+{
+    CHECK(cuCtxSetCurrent(contexts[device]));
+    module = NULL; /* each has one of its own */
+}
+
+static void say_used(void)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t free, total;
+
+        CHECK(cuCtxSetCurrent(contexts[i]));
+        CHECK(cuMemGetInfo_v2(&free, &total));
+        printf("%s%zu", i ? " " : "used ", (total - free) >> 20);
+    }
+    printf(" MiB\n");
+}
+
+static void say_access(CUdeviceptr address)
+{
+    for (int i = 0; i < 2; i++) {
+        const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = i};
+        unsigned long long flags;
+
+        CHECK(cuMemGetAccess(&flags, &location, address));
+        printf("%s%llu", i ? " " : "access ", flags);
+    }
+    printf("\n");
+}
+
+static void give_access(CUdeviceptr address, uint64_t bytes, int device, CUmemAccess_flags flags)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}, .flags = flags};
+
+    CHECK(cuMemSetAccess(address, bytes, &access, 1));
+}
+
+/* Physical memory of a device. */
+static void make(CUmemGenericAllocationHandle handles[4], int device)
+{
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+
+    for (int i = 0; i < 4; i++) {
+        CHECK(cuMemCreate(&handles[i], UNIT, &properties, 0));
+    }
+}
+
+static void map(CUdeviceptr address, const CUmemGenericAllocationHandle handles[4], int device)
+{
+    for (int i = 0; i < 4; i++) {
+        CHECK(cuMemMap(address + (uint64_t)i * UNIT, UNIT, 0, handles[i], 0));
+    }
+    give_access(address, BYTES, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+static void release(const CUmemGenericAllocationHandle handles[4])
+{
+    for (int i = 0; i < 4; i++) {
+        CHECK(cuMemRelease(handles[i]));
+    }
+}
+
+static void say_word(const char *what, CUdeviceptr address)
+{
+    unsigned int value;
+
+    CHECK(cuMemcpyDtoH_v2(&value, address, 4));
+    printf("%s %u\n", what, value);
+}
+
+/* By a stream at home, to memory of the other device. */
+static void copy_away(CUdeviceptr to, CUdeviceptr from)
+{
+    CUstream stream;
+    int can_access[2];
+
+    give_access(to, BYTES, 0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    say_access(to);
+    give_access(to, BYTES, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    say_used();
+    CHECK(cuDeviceCanAccessPeer(&can_access[0], 0, 1));
+    CHECK(cuDeviceCanAccessPeer(&can_access[1], 1, 0));
+    printf("peers %d %d\n", can_access[0], can_access[1]);
+    enter(0);
+    CHECK(cuCtxEnablePeerAccess(contexts[1], 0));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemcpyDtoDAsync_v2(to, from, BYTES / 2, stream));
+    CHECK(cuMemcpyPeerAsync(to + BYTES / 2, contexts[1], from + BYTES / 2, contexts[0], BYTES / 2, stream));
+    CHECK(cuStreamSynchronize(stream));
+}
+
+/* Memory leaves one device for another and keeps its address, while both contexts go on. */
+int case_move(const char *argument)
+{
+    CUmemGenericAllocationHandle at_home[4], away[4];
+    CUdeviceptr base, second;
+
+    (void)argument;
+    start();
+    contexts[0] = context;
+    CHECK(cuDevicePrimaryCtxRetain(&contexts[1], 1));
+    CHECK(cuMemAddressReserve(&base, BYTES, 0, 0, 0));
+    CHECK(cuMemAddressReserve(&second, BYTES, 0, 0, 0));
+    make(at_home, 0);
+    map(base, at_home, 0);
+    CHECK(fill(base, 7, BYTES / 4 / 1024, 1024));
+    CHECK(cuCtxSynchronize());
+    say_used();
+    make(away, 1);
+    map(second, away, 1);
+    copy_away(second, base);
+    CHECK(cuMemUnmap(base, BYTES));
+    map(base, away, 1);
+    give_access(base, BYTES / 2, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    say_access(base);
+    CHECK(cuMemUnmap(second, BYTES));
+    release(at_home);
+    release(away);
+    say_used();
+    enter(1);
+    say_word("first", base);
+    say_word("last", base + BYTES - 4);
+    CHECK(fill(base, 8, BYTES / 4 / 1024, 1024));
+    say_word("there", base + BYTES - 4);
+    give_access(base, BYTES, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    say("nobody", cuMemsetD32_v2(base, 1, 1));
+    enter(0);
+    if (works()) {
+        return 1;
+    }
+    give_access(base, BYTES, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    say_word("from home", base);
+    CHECK(cuMemUnmap(base, BYTES));
+    say_used();
+    return 0;
+}
 
 /* A kernel runs on the first device when the test lets it fail. */
 int case_fails(const char *argument)

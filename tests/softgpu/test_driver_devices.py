@@ -1,4 +1,4 @@
-"""softgpu's devices beside each other: one that fails."""
+"""softgpu's devices beside each other: memory that goes from one to another, and one that fails."""
 
 from __future__ import annotations
 
@@ -9,6 +9,26 @@ from tests.softgpu.driver_harness import TIMEOUT_S, Device, heard, tell
 pytestmark = pytest.mark.usefixtures("driver_cases")
 
 UNAVAILABLE, ECC_UNCORRECTABLE = 46, 214
+
+
+@pytest.mark.parametrize("wall", ["0", "1"])
+def test_memory_goes_to_another_device_and_keeps_its_address(device: Device, wall: str) -> None:
+    settings = {"FAIRGV_SOFTGPU_DEVICES": "2", "FAIRGV_SOFTGPU_MEMORY": "64M", "FAIRGV_SOFTGPU_WALL": wall}
+    assert device.with_settings(**settings).run_case("move").stdout.splitlines() == [
+        "used 8 0 MiB",
+        "access 1 3",
+        "used 8 8 MiB",
+        "peers 1 1",
+        "access 0 3",
+        "used 0 8 MiB",
+        "first 7",
+        "last 7",
+        "there 8",
+        "nobody CUDA_ERROR_INVALID_VALUE",
+        "PASS",
+        "from home 8",
+        "used 0 0 MiB",
+    ]
 
 
 def test_a_device_that_fails_fails_all_that_is_on_it_and_nothing_else(device: Device) -> None:

@@ -335,12 +335,22 @@ bool sgp_memory_is_device_address(uintptr_t address)
     return sgp_reservation_of(address, 1);
 }
 
+CUmemAccess_flags sgp_memory_access(const struct sgp_allocation *mapping)
+{
+    unsigned int access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+
+    for (int i = 0; i < sgp_nr_devices; i++) {
+        access |= mapping->access[i];
+    }
+    return (CUmemAccess_flags)access;
+}
+
 /* Mapped memory side by side is one piece of memory to the program. */
 static bool is_mapped_throughout(uintptr_t address, uint64_t bytes)
 {
     const struct sgp_allocation *allocation = sgp_memory_find(address);
 
-    while (allocation && allocation->kind == SGP_MEMORY_MAPPED && allocation->access) {
+    while (allocation && allocation->kind == SGP_MEMORY_MAPPED && sgp_memory_access(allocation)) {
         uint64_t left = allocation->start + allocation->bytes - address;
 
         if (bytes <= left) {

@@ -51,11 +51,11 @@ struct sgp_allocation {
     struct CUstream_st *freed_in;    /* POOLED, after cuMemFreeAsync and before that has run */
     bool is_kept;                    /* POOLED: free, and the pool's for use again */
     struct sgp_allocation *next_kept, **kept_link;
-    struct sgp_physical *physical;         /* of MAPPED */
-    uintptr_t source;                      /* of MAPPED: where the process of kernels has it, too; 0: nowhere */
-    struct sgp_graph_memory *graph_memory; /* of GRAPH */
-    const struct sgp_module *code;         /* of MODULE, or NULL: which variables are where */
-    CUmemAccess_flags access;
+    struct sgp_physical *physical;             /* of MAPPED */
+    uintptr_t source;                          /* of MAPPED: where the process of kernels has it, too; 0: nowhere */
+    struct sgp_graph_memory *graph_memory;     /* of GRAPH */
+    const struct sgp_module *code;             /* of MODULE, or NULL: which variables are where */
+    CUmemAccess_flags access[SGP_MAX_DEVICES]; /* of MAPPED, by ordinal: what each device may do */
     bool is_sync_memops;
 };
 
@@ -83,6 +83,8 @@ void sgp_memory_delete_context(struct CUctx_st *context); /* everything that bel
 struct sgp_allocation *sgp_memory_find(uintptr_t address);
 /* The first allocation that ends after the address, in the order of addresses; NULL: none. */
 struct sgp_allocation *sgp_memory_after(uintptr_t address);
+/* Of MAPPED: what any device may do, which is what all can do here. */
+CUmemAccess_flags sgp_memory_access(const struct sgp_allocation *mapping);
 /* Is this an address of some device's, allocated or not? */
 bool sgp_memory_is_device_address(uintptr_t address);
 /* Whether a copy may touch these bytes: `is_device` says that the caller named them as device memory. */

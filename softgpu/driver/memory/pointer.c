@@ -97,7 +97,7 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdevice
         *(unsigned long long *)data = handle_types(allocation);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(int *)data = allocation->kind == SGP_MEMORY_MAPPED ? (int)allocation->access
+        *(int *)data = allocation->kind == SGP_MEMORY_MAPPED ? (int)sgp_memory_access(allocation)
                                                              : (int)CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

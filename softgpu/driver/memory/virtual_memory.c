@@ -185,23 +185,14 @@ SGP_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     return sgp_leave(CUDA_SUCCESS);
 }
 
-static CUresult set_access(uintptr_t address, uint64_t bytes, CUmemAccess_flags access)
+static CUresult protect(uintptr_t address, uint64_t bytes, CUmemAccess_flags access, bool is_in_view)
 {
     const int protection = (access & CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ : 0) |
                            (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_WRITE : 0);
 
-    bool is_in_view = true;
-
     if (mprotect((void *)address, bytes, protection)) {
         sgp_view_outdate();
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    for (uint64_t done = 0; done < bytes;) {
-        struct sgp_allocation *mapping = sgp_memory_find(address + done);
-
-        mapping->access = access;
-        is_in_view = is_in_view && mapping->source;
-        done += mapping->bytes;
     }
     if (is_in_view) {
         sgp_view_changed(address, bytes, protection);
@@ -209,6 +200,42 @@ static CUresult set_access(uintptr_t address, uint64_t bytes, CUmemAccess_flags 
         sgp_view_outdate();
     }
     return CUDA_SUCCESS;
+}
+
+/* How many bytes from here on, in whole mappings, may be used like the first of them. */
+static uint64_t nr_alike(uintptr_t address, uint64_t bytes, CUmemAccess_flags *access, bool *is_in_view)
+{
+    const struct sgp_allocation *mapping = sgp_memory_find(address);
+    uint64_t nr = 0;
+
+    *access = sgp_memory_access(mapping);
+    *is_in_view = true;
+    while (mapping && sgp_memory_access(mapping) == *access) {
+        *is_in_view = *is_in_view && mapping->source;
+        nr += mapping->bytes;
+        mapping = nr < bytes ? sgp_memory_find(address + nr) : NULL;
+    }
+    return nr;
+}
+
+static CUresult set_access(uintptr_t address, uint64_t bytes, int device, CUmemAccess_flags access)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint64_t done = 0; done < bytes;) {
+        struct sgp_allocation *mapping = sgp_memory_find(address + done);
+
+        mapping->access[device] = access;
+        done += mapping->bytes;
+    }
+    for (uint64_t done = 0, nr; done < bytes && !result; done += nr) {
+        CUmemAccess_flags all;
+        bool is_in_view;
+
+        nr = nr_alike(address + done, bytes - done, &all, &is_in_view);
+        result = protect(address + done, nr, all, is_in_view);
+    }
+    return result;
 }
 
 SGP_EXPORT CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
@@ -228,7 +255,7 @@ SGP_EXPORT CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAcce
                    desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
             result = CUDA_ERROR_INVALID_VALUE;
         } else {
-            result = set_access(ptr, size, desc[i].flags);
+            result = set_access(ptr, size, desc[i].location.id, desc[i].flags);
         }
     }
     return sgp_leave(result);
@@ -254,7 +281,7 @@ SGP_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocatio
         !mapping) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    *flags = mapping->access;
+    *flags = mapping->access[location->id];
     return sgp_leave(CUDA_SUCCESS);
 }
 
