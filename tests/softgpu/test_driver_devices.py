@@ -58,6 +58,14 @@ def test_a_kernel_that_runs_in_a_failure_is_the_last(device: Device) -> None:
     assert device.nr_kernels() == 1
 
 
+def test_a_device_may_fail_before_its_first_kernel(device: Device) -> None:
+    device.state.touch(0o666)  # as the daemon makes it
+    process = device.start_case("allocate", "1")
+    assert heard(process) == "allocate CUDA_SUCCESS"
+    device.fail(UNAVAILABLE)
+    assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in device.run_case("works").stdout
+
+
 def test_a_failure_that_is_no_error_is_an_unknown_one(device: Device) -> None:
     assert device.run_case("works").stdout.splitlines() == ["PASS"]
     device.fail(0xFFFFFFFF)

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/driver.h"
+
 #define FIRST_SLOT   1 /* before it one that says how many there are */
 #define SLOTS_OFFSET ((off_t)sizeof(struct sgp_state_header))
 #define FILE_BYTES   (SLOTS_OFFSET + (off_t)(SGP_STATE_NR_SLOTS * sizeof(struct sgp_state_slot)))
@@ -45,6 +47,18 @@ static int state_create(const char *path)
     return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 }
 
+/* A failure counts in a file that has a header. */
+static void header_make(struct sgp_state *state)
+{
+    struct sgp_state_header header;
+
+    sgp_state_lock_counts(state);
+    if (!sgp_state_header_read(state, &header) && pwrite(state->fd, &header, sizeof(header), 0) >= 0) {
+        sgp_log("device", "a new header in the device's shared file");
+    }
+    sgp_state_unlock_counts(state);
+}
+
 struct sgp_state *sgp_state_open(const char *path)
 {
     struct sgp_state *state = calloc(1, sizeof(*state));
@@ -71,6 +85,7 @@ struct sgp_state *sgp_state_open(const char *path)
     }
     state->identity[0] = status.st_dev;
     state->identity[1] = status.st_ino;
+    header_make(state);
     return state;
 }
 

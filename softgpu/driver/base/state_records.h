@@ -48,4 +48,9 @@ int sgp_state_lock_bytes(int fd, int command, short type, off_t start, off_t len
 void sgp_state_lock_counts(struct sgp_state *state);
 void sgp_state_unlock_counts(struct sgp_state *state);
 
+/* False: there is none, or rubbish, and `header` is that of a new file. */
+bool sgp_state_header_read(const struct sgp_state *state, struct sgp_state_header *header);
+/* But for the failure: a test may write that at any time, without the lock. */
+void sgp_state_header_write(const struct sgp_state *state, const struct sgp_state_header *header);
+
 #endif

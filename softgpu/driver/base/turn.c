@@ -1,7 +1,5 @@
 /* Kernels of all processes take turns on a device (state.h), and none runs on one that has failed. */
 #include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/state.h"
 #include "cuda_api/results.h"
@@ -10,28 +8,11 @@
 /* Tickets wrap here; a wrap in the middle of a queue costs its order, not its exclusion. */
 #define NR_TICKETS ((uint64_t)1 << 40)
 
-static void header_read(const struct sgp_state *state, struct sgp_state_header *header)
-{
-    memset(header, 0, sizeof(*header));
-    if (pread(state->fd, header, sizeof(*header), 0) != (ssize_t)sizeof(*header) || header->magic != SGP_STATE_MAGIC) {
-        memset(header, 0, sizeof(*header));
-        header->magic = SGP_STATE_MAGIC;
-    }
-}
-
-static void header_write(const struct sgp_state *state, const struct sgp_state_header *header)
-{
-    /* A count that cannot be written is lost; nothing rests on it. */
-    if (pwrite(state->fd, header, sizeof(*header), 0) < 0) {
-        return;
-    }
-}
-
 uint32_t sgp_state_failure(const struct sgp_state *state)
 {
     struct sgp_state_header header;
 
-    header_read(state, &header);
+    sgp_state_header_read(state, &header);
     return header.failure < CUDA_ERROR_UNKNOWN ? header.failure : CUDA_ERROR_UNKNOWN;
 }
 
@@ -41,7 +22,7 @@ void sgp_state_begin_kernel(struct sgp_state *state)
     uint64_t ticket;
 
     sgp_state_lock_counts(state);
-    header_read(state, &header);
+    sgp_state_header_read(state, &header);
     ticket = header.next_ticket % NR_TICKETS;
     /* Another process may hold it already when the count was damaged. */
     for (int tries = 0; tries < 4096; tries++, ticket = (ticket + 1) % NR_TICKETS) {
@@ -50,7 +31,7 @@ void sgp_state_begin_kernel(struct sgp_state *state)
         }
     }
     header.next_ticket = (ticket + 1) % NR_TICKETS;
-    header_write(state, &header);
+    sgp_state_header_write(state, &header);
     sgp_state_unlock_counts(state);
     if (ticket) {
         sgp_state_lock_bytes(state->fd, F_OFD_SETLKW, F_RDLCK, TICKETS_OFFSET, (off_t)ticket);
@@ -64,10 +45,10 @@ void sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns)
     struct sgp_state_header header;
 
     sgp_state_lock_counts(state);
-    header_read(state, &header);
+    sgp_state_header_read(state, &header);
     header.busy_ns += busy_ns;
     header.nr_kernels++;
-    header_write(state, &header);
+    sgp_state_header_write(state, &header);
     sgp_state_lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, TICKETS_OFFSET, 0);
     sgp_state_lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, SGP_STATE_RUNNING_BYTE, 1);
     sgp_state_unlock_counts(state);
