@@ -61,6 +61,6 @@ uint32_t sgp_state_failure(const struct sgp_state *state);
 
 /* Blocks until it is this process's turn. One thread of a process at a time. */
 void sgp_state_begin_kernel(struct sgp_state *state);
-void sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns);
+uint32_t sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns); /* as sgp_state_failure() */
 
 #endif

@@ -8,12 +8,17 @@
 /* Tickets wrap here; a wrap in the middle of a queue costs its order, not its exclusion. */
 #define NR_TICKETS ((uint64_t)1 << 40)
 
+static uint32_t failure_of(const struct sgp_state_header *header)
+{
+    return header->failure < CUDA_ERROR_UNKNOWN ? header->failure : CUDA_ERROR_UNKNOWN;
+}
+
 uint32_t sgp_state_failure(const struct sgp_state *state)
 {
     struct sgp_state_header header;
 
     sgp_state_header_read(state, &header);
-    return header.failure < CUDA_ERROR_UNKNOWN ? header.failure : CUDA_ERROR_UNKNOWN;
+    return failure_of(&header);
 }
 
 void sgp_state_begin_kernel(struct sgp_state *state)
@@ -40,7 +45,7 @@ void sgp_state_begin_kernel(struct sgp_state *state)
     sgp_state_lock_bytes(state->fd, F_OFD_SETLKW, F_WRLCK, SGP_STATE_RUNNING_BYTE, 1);
 }
 
-void sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns)
+uint32_t sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns)
 {
     struct sgp_state_header header;
 
@@ -52,4 +57,5 @@ void sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns)
     sgp_state_lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, TICKETS_OFFSET, 0);
     sgp_state_lock_bytes(state->fd, F_OFD_SETLK, F_UNLCK, SGP_STATE_RUNNING_BYTE, 1);
     sgp_state_unlock_counts(state);
+    return failure_of(&header);
 }

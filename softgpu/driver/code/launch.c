@@ -50,13 +50,15 @@ static void device_take(struct sgp_device *device)
     sgp_state_begin_kernel(device->state);
 }
 
-static void device_leave(struct sgp_device *device, uint64_t busy_ns)
+static CUresult device_leave(struct sgp_device *device, uint64_t busy_ns)
 {
-    sgp_state_end_kernel(device->state, busy_ns);
+    CUresult failure = sgp_state_end_kernel(device->state, busy_ns);
+
     sgp_lock();
     turns[device->ordinal].nr_served++;
     sgp_notify();
     sgp_unlock();
+    return failure;
 }
 
 static CUresult kernel_run(struct sgp_command *command)
@@ -65,7 +67,7 @@ static CUresult kernel_run(struct sgp_command *command)
     struct sgp_device *device = kernel->grid.context->device;
     const struct sgp_image *image = kernel->module->image;
     uint64_t begin_ns;
-    CUresult result;
+    CUresult result, failure;
 
     kernel->grid.kernel = sgp_tier_kernel(image->tier, image->module, kernel->grid.kernel);
     device_take(device);
@@ -75,10 +77,8 @@ static CUresult kernel_run(struct sgp_command *command)
     if (!result) {
         result = sgp_launch_run(&kernel->grid);
     }
-    if (!result) {
-        result = sgp_state_failure(device->state);
-    }
-    device_leave(device, sgp_now_ns() - begin_ns);
+    failure = device_leave(device, sgp_now_ns() - begin_ns);
+    result = result ? result : failure;
     if (result) {
         sgp_log("kernel", "%s ended with CUDA error %d", kernel->grid.kernel->name, (int)result);
     }

@@ -12,6 +12,7 @@
 #include "cuda_api/prototypes.h"
 
 #define MAX_DEPTH 256
+#define LOOK_NS   100000u /* between two looks for failures, each of which may cost 1 us, three launches' time */
 
 struct thread_contexts {
     uint32_t depth;
@@ -172,6 +173,13 @@ void sgp_device_fail(struct sgp_device *device, CUresult fault)
 
 void sgp_device_find_failures(void)
 {
+    static uint64_t next_look_ns;
+    const uint64_t now_ns = sgp_now_ns();
+
+    if (now_ns < next_look_ns) {
+        return;
+    }
+    next_look_ns = now_ns + LOOK_NS;
     for (struct CUctx_st *context = sgp_contexts; context; context = context->next) {
         CUresult failure = context->is_active && !context->error ? sgp_state_failure(context->device->state) : 0;
 

@@ -43,7 +43,7 @@ struct CUctx_st *sgp_context_primary(struct sgp_device *device); /* NULL: no mem
 /* After a fault nothing of this process runs on the device any more: all its contexts have the error, and no other is
  * made. */
 void sgp_device_fail(struct sgp_device *device, CUresult fault);
-/* Where a failure was injected (state.h) since this process made its contexts, they have its error. */
+/* Where a failure was injected (state.h) since this process made its contexts, they have its error. Looks at times. */
 void sgp_device_find_failures(void);
 
 #endif
