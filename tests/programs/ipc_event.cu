@@ -49,6 +49,7 @@ static bool importer(const Other &other)
     cudaIpcEventHandle_t rubbish = {};
     cudaEvent_t event, again, behind;
     cudaStream_t stream;
+    cudaFuncAttributes attributes;
     int *out, value = 0;
     CHECK(cudaMalloc(&out, sizeof(int)));
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -61,8 +62,7 @@ static bool importer(const Other &other)
     std::printf("opened twice it is another: %d\n", event != again);
     std::printf("passed on: %s\n", said(cudaIpcGetEventHandle(&rubbish, event)));
     std::printf("while the kernel runs: %s %s\n", said(cudaEventQuery(event)), said(cudaEventQuery(again)));
-    set<<<1, 1, 0, stream>>>(out, 76); /* its code is loaded, which would wait for what waits */
-    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaFuncGetAttributes(&attributes, set)); /* its code is loaded, which would wait for what waits */
     CHECK(cudaStreamWaitEvent(stream, event));
     set<<<1, 1, 0, stream>>>(out, 77);
     CHECK(cudaEventRecord(behind, stream));
