@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from backend_host import hand_overs
+from backend_host import hand_overs, suspension
 from backend_host.config import check_region_bytes, read_again, region_bytes_of_commands
 from backend_host.device.gpu import find
 from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
@@ -23,7 +23,6 @@ from backend_host.service.roles import Roles
 from backend_host.service.telling import told
 from backend_host.service.user_limits import within_limits
 from backend_host.statistics import DaemonStatistics
-from backend_host.suspension import Suspensions
 from backend_host.vgpu import VGpu
 from backend_host.vm.domain import Sight
 from backend_host.vm.errors import VmError
@@ -54,7 +53,6 @@ class Requests:
     def __init__(self, parts: Parts, life: Life, events: Events, roles: Roles, succession: Succession) -> None:
         self._parts, self._life = parts, life
         self._events, self._roles, self._succession = events, roles, succession
-        self._suspensions = Suspensions(parts.vgpus)
         self.web_teller: Teller | None = None
         """Of the page, where it is served."""
 
@@ -242,16 +240,17 @@ class Requests:
 
     def _suspend(self, session: Session, request: Message) -> Message:
         name = str(request["name"])
-        self._suspensions.suspend(name, self._parts.config)
+        suspension.suspend(self._parts.vgpus, name, self._parts.config)
         return {"text": f"{name} is suspended"}
 
     def _resume(self, session: Session, request: Message) -> Message:
         name = str(request["name"])
-        self._suspensions.resume(name)
+        suspension.resume(self._parts.vgpus, name)
         return {"text": f"{name} is resumed"}
 
     def _suspension(self, session: Session, request: Message) -> Message:
-        return {"programs": [asdict(each) for each in self._suspensions.programs(str(request["name"]))]}
+        programs = suspension.programs(self._parts.vgpus, str(request["name"]))
+        return {"programs": [asdict(each) for each in programs]}
 
     def _report(self, session: Session, request: Message) -> Message:
         if self.web_teller is None:

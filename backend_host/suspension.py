@@ -36,54 +36,50 @@ class Suspended:
     """`not`, `for_work`, `shared`, `for_capture` or `for_host`."""
 
 
-class Suspensions:
-    """Those of one daemon's vGPUs. Thread-safe, as the registry is."""
-
-    def __init__(self, vgpus: VGpuRegistry) -> None:
-        self._vgpus = vgpus
-
-    def suspend(self, name: str, config: Config) -> None:
-        """Has the vGPU's programs bring their memory out, and returns at once. RefusedError says why not."""
-        vgpu = self._vgpus.named(name)
-        if config.memory != "span":
+def suspend(vgpus: VGpuRegistry, name: str, config: Config) -> None:
+    """Has the vGPU's programs bring their memory out, and returns at once. RefusedError says why not."""
+    vgpu = vgpus.named(name)
+    if config.memory != "span":
+        raise RefusedError(
+            'memory = "driver" in the configuration: memory that the driver placed cannot leave the device'
+        )
+    readings = _idle(vgpu)
+    linear = min(vgpu.gpu.device.memory_bytes, sum(each.linear_bytes for each in readings))
+    if not vgpu.gpu.capacity.is_short:  # else it is set aside already
+        left = swap_bytes(config) - sum(map(_away, vgpus.others(vgpu)))
+        if linear > left:
             raise RefusedError(
-                'memory = "driver" in the configuration: memory that the driver placed cannot leave the device'
+                f"{name} has {format_size(linear)} of memory on the device, and of the host's {format_size(max(0, left))} are left for "
+                "memory that leaves: raise swap_bytes, or resume another vGPU"
             )
-        readings = _idle(vgpu)
-        linear = sum(each.linear_bytes for each in readings)
-        if not vgpu.gpu.capacity.is_short:  # else it is set aside already
-            left = swap_bytes(config) - sum(map(_away, self._vgpus.others(vgpu)))
-            if linear > left:
-                raise RefusedError(
-                    f"{name} has {format_size(linear)} of memory on the device, and of the host's {format_size(max(0, left))} are left for "
-                    "memory that leaves: raise swap_bytes, or resume another vGPU"
-                )
-            try:
-                vgpu.gpu.workers.allow_memory(vgpu.index, vgpu.region.region_bytes + linear)
-            except OSError as error:
-                raise RefusedError(
-                    f"the limit of the host's memory for {name} cannot be raised: {error.strerror}"
-                ) from error
-        vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=True)
+        try:
+            vgpu.gpu.workers.allow_memory(vgpu.index, vgpu.region.region_bytes + linear)
+        except OSError as error:
+            raise RefusedError(
+                f"the limit of the host's memory for {name} cannot be raised: {error.strerror}"
+            ) from error
+    vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=True)
 
-    def resume(self, name: str) -> None:
-        """Has those of its programs come back that have not, and returns at once. RefusedError when there is no such vGPU."""
-        vgpu = self._vgpus.named(name)
-        vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=False)
 
-    def programs(self, name: str) -> list[Suspended]:
-        """How far the vGPU's programs are. RefusedError when there is no such vGPU."""
-        return [
-            Suspended(
-                each.program,
-                each.pid,
-                each.linear_bytes,
-                each.resident_bytes,
-                each.is_suspended,
-                each.keeps.name.lower(),
-            )
-            for each in _served(self._vgpus.named(name))
-        ]
+def resume(vgpus: VGpuRegistry, name: str) -> None:
+    """Has those of its programs come back that have not, and returns at once. RefusedError when there is no such vGPU."""
+    vgpu = vgpus.named(name)
+    vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=False)
+
+
+def programs(vgpus: VGpuRegistry, name: str) -> list[Suspended]:
+    """How far the vGPU's programs are. RefusedError when there is no such vGPU."""
+    return [
+        Suspended(
+            each.program,
+            each.pid,
+            each.linear_bytes,
+            each.resident_bytes,
+            each.is_suspended,
+            each.keeps.name.lower(),
+        )
+        for each in _served(vgpus.named(name))
+    ]
 
 
 def _served(vgpu: VGpu) -> list[WorkerReading]:
@@ -113,7 +109,8 @@ def _away(vgpu: VGpu) -> int:
     """Bytes of a vGPU that are in the host's memory, or may come there as it is suspended."""
     if vgpu.gpu.capacity.is_short:
         return 0
-    return sum(
+    away = sum(
         each.linear_bytes if each.is_suspended else max(0, each.linear_bytes - each.resident_bytes)
         for each in _served(vgpu)
     )
+    return min(vgpu.gpu.device.memory_bytes, away)  # whatever workers say

@@ -157,12 +157,11 @@ def test_what_cannot_be_is_said(host: Host) -> None:
 def test_who_is_suspended_on_a_crowded_device_makes_room(tmp_path: Path) -> None:
     host = start_host(tmp_path, device_memory_bytes=120 << 20, oversubscribe=3.0, swap_bytes=1 << 30, watchdog_s=0)
     try:
-        programs = [Program(host, name) for name in ("web", "db", "mail")]
+        web, db, mail = programs = [Program(host, name) for name in ("web", "db", "mail")]
         for _ in range(2):
             for program in programs:
                 program.computes()
             assert host_command(host.state_dir, "suspend", "mail").returncode == 0
-            web, db, mail = programs
             wait_until(lambda: web.resident_bytes() == db.resident_bytes() == SPAN_BYTES, "both have room")
             assert mail.is_suspended()
             assert mail.resident_bytes() == 0
