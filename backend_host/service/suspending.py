@@ -61,22 +61,26 @@ def _run(command: Command, connect: Connect, options: argparse.Namespace) -> int
 
 
 def suspend(options: argparse.Namespace, connection: Connection) -> int:
-    """Returns the exit status: 1 where memory of a program stays."""
+    """Returns the exit status: 1 where memory of a program stays, or all of them called meanwhile."""
     name = options.name
     connection.ask("suspend", name=name)
     try:
         programs = _follow(name, connection, "leaves", _has_left)
     except KeyboardInterrupt:
         return _interrupted(f"{name} is suspended, and its memory goes on leaving; fairgv-host resume {name} undoes it")
+    out = [each for each in programs if each["is_suspended"] and not _stays(each)]
+    status = int(not out or any(map(_stays, programs)))
     if options.json:
         output.say_json(programs)
-        return int(any(map(_stays, programs)))
-    out = [each for each in programs if each["is_suspended"] and not _stays(each)]
-    moved = format_size(sum(each["linear_bytes"] - each["resident_bytes"] for each in out))
-    output.say(
-        f"{name} is suspended: {moved} of {_count(out)} left the device. A program comes back with its next call, and all do with: "
-        f"fairgv-host resume {name}"
-    )
+        return status
+    if out:
+        moved = format_size(sum(each["linear_bytes"] - each["resident_bytes"] for each in out))
+        output.say(
+            f"{name} is suspended: {moved} of {_count(out)} left the device. A program comes back with its next call, and all do with: "
+            f"fairgv-host resume {name}"
+        )
+    else:
+        output.say(f"{name} is not suspended: no program's memory left the device")
     for each in programs:
         if not each["is_suspended"]:
             output.say(f"{_called(each)} called meanwhile, and is back")
@@ -84,7 +88,7 @@ def suspend(options: argparse.Namespace, connection: Connection) -> int:
             output.say(
                 f"{_called(each)} keeps {format_size(each['resident_bytes'])} on the device: {_WHY[each['keeps']]}"
             )
-    return int(any(map(_stays, programs)))
+    return status
 
 
 def resume(options: argparse.Namespace, connection: Connection) -> int:

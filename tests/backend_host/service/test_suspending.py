@@ -1,0 +1,104 @@
+"""What `fairgv-host suspend` and `resume` say, and their exit status, by what the daemon answers."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from backend_host.errors import FairGVError
+from backend_host.service import suspending
+
+MIB = 1 << 20
+
+
+class Daemon:
+    """Answers as one whose programs are like this."""
+
+    def __init__(self, programs: Sequence[dict[str, Any]]) -> None:
+        self.programs = programs
+        self.asked: list[str] = []
+
+    def ask(self, operation: str, **arguments: object) -> dict[str, Any]:
+        assert arguments == {"name": "web"}
+        self.asked.append(operation)
+        return {"programs": self.programs}
+
+
+def program(**known: Any) -> dict[str, Any]:
+    return {
+        "program": "train",
+        "worker_pid": 7,
+        "linear_bytes": 8 * MIB,
+        "resident_bytes": 0,
+        "is_suspended": True,
+        "keeps": "not",
+        **known,
+    }
+
+
+CALLED = program(resident_bytes=8 * MIB, is_suspended=False)
+SHARES = program(program="serve", worker_pid=8, resident_bytes=8 * MIB, keeps="shared")
+
+
+def run(command: Any, daemon: Daemon) -> int:
+    return int(command(argparse.Namespace(name="web", json=False), daemon))
+
+
+@pytest.mark.parametrize(
+    ("programs", "status", "said"),
+    [
+        ([program()], 0, ["web is suspended: 8 MiB of one program left the device."]),
+        ([program(), program()], 0, ["web is suspended: 16 MiB of 2 programs left the device."]),
+        (
+            [program(), CALLED],
+            0,
+            [
+                "web is suspended: 8 MiB of one program left the device.",
+                "train (worker 7) called meanwhile, and is back",
+            ],
+        ),
+        (
+            [CALLED],
+            1,
+            [
+                "web is not suspended: no program's memory left the device",
+                "train (worker 7) called meanwhile, and is back",
+            ],
+        ),
+        (
+            [program(), SHARES],
+            1,
+            [
+                "web is suspended: 8 MiB of one program left the device.",
+                "serve (worker 8) keeps 8 MiB on the device: it shares memory with other programs",
+            ],
+        ),
+    ],
+)
+def test_what_left_and_what_did_not(
+    programs: list[dict[str, Any]], status: int, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon = Daemon(programs)
+    assert run(suspending.suspend, daemon) == status
+    assert [line.partition(" A program comes")[0] for line in capsys.readouterr().out.splitlines()] == said
+    assert daemon.asked == ["suspend", "suspension"]
+
+
+def test_a_device_without_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspending, "STILL_S", 0.0)
+    with pytest.raises(FairGVError, match="web is resumed, but 8 MiB are off the device still"):
+        run(suspending.resume, Daemon([program(is_suspended=False)]))
+
+
+def test_who_is_interrupted_is_told_what_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("backend_host.service.suspending.time.sleep", interrupt)
+    assert run(suspending.suspend, Daemon([program(resident_bytes=MIB)])) == suspending.INTERRUPTED
+    assert capsys.readouterr().out == (
+        "web is suspended, and its memory goes on leaving; fairgv-host resume web undoes it\n"
+    )
