@@ -140,7 +140,7 @@ class Entitlement:
             is_for_life=True,
         ),
     )
-    """As it was asked for; nothing: whichever has the least weight on it."""
+    """As it was asked for; nothing: whichever fits and is used least (scheduler/placement.py)."""
     request: float = _described(
         0.0,
         Parameter(

@@ -15,7 +15,7 @@ from backend_host.config import Config
 from backend_host.coscheduling import Coscheduler
 from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
-from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
+from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.device.pager import Pager
 from backend_host.device.readings import VgpuReading
 from backend_host.devices import Device, kernel_wall
@@ -24,6 +24,7 @@ from backend_host.errors import RefusedError
 from backend_host.fairness import min_max_ratio
 from backend_host.grants import GrantKeeper
 from backend_host.history import WINDOWS_S
+from backend_host.lacking import refusal_text
 from backend_host.oversubscription import WHATEVER_THERE_IS, Capacity, capacity_of
 from backend_host.restart.records import GpuRecord
 from backend_host.restart.store import Store
@@ -35,6 +36,7 @@ from backend_host.walls.settings import WALLS
 from backend_host.watchdog import Late, Watchdog
 from backend_host.worker_start import worker_start
 from backend_host.workers import Workers, preemption_environment, slicing_settings
+from scheduler.placement import Candidate, Known, NoDeviceFitsError, Wish, choose
 from scheduler.registry import make_policy
 
 
@@ -203,31 +205,44 @@ def check_request(gpu: Gpu, entitlement: Entitlement, others: Mapping[str, Entit
 
 
 def place(
-    gpus: Sequence[Gpu], entitlement: Entitlement, others: Callable[[Gpu], Mapping[str, Entitlement]]
+    gpus: Sequence[Gpu],
+    entitlement: Entitlement,
+    others: Callable[[Gpu], Mapping[str, Entitlement]],
+    known: Callable[[Gpu], Known] = lambda gpu: Known(),
 ) -> tuple[Gpu, int]:
-    """The Gpu of a new vGPU and its number there: on the one that was asked for, or of those with room the one of least weight. `others`: of
-    each vGPU on a Gpu, by its name.
+    """The Gpu of a new vGPU and its number there: the one that was asked for, or that scheduler/placement.py chooses. `others`: of each vGPU
+    on a Gpu, by its name; `known`: its demand, and whether it is out.
 
-    RefusedError when there is none.
+    Quotas count where there are several Gpus: each against what programs may allocate there less the quotas of the others. RefusedError when
+    nothing fits.
     """
-
-    def weight_on(gpu: Gpu) -> int:
-        return sum(other.weight for other in others(gpu).values())
-
-    candidates = [find(gpus, entitlement.gpu)] if entitlement.gpu else sorted(gpus, key=weight_on)
-    refusals = []
-    for gpu in candidates:
+    asked = [find(gpus, entitlement.gpu)] if entitlement.gpu else gpus
+    candidates = []
+    for gpu in asked:
+        there = others(gpu)
         check_quota(gpu, entitlement)
-        try:
-            check_request(gpu, entitlement, others(gpu))
-        except RefusedError as error:
-            refusals.append(error)
-            continue
-        with contextlib.suppress(ControlPageFullError):
-            return gpu, gpu.page.vgpu_take(entitlement.quota_bytes)
-    if refusals:
-        raise refusals[0]
-    raise RefusedError(f"all {MAX_VGPUS} vGPUs of {'the' if len(candidates) == 1 else 'each'} Gpu are taken")
+        check_request(gpu, entitlement, there if len(asked) == 1 else {})
+        memory_left = (gpu.capacity.allocatable or gpu.device.memory_bytes) - sum(
+            each.quota_bytes for each in there.values()
+        )
+        demand, out = known(gpu)
+        candidates.append(
+            Candidate(
+                gpu.number,
+                demand,
+                weight=sum(each.weight for each in there.values()),
+                memory_left=memory_left if len(gpus) > 1 else None,
+                request_left=WHOLE - sum(each.request for each in there.values()),
+                places_left=MAX_VGPUS - len(gpu.page.vgpus()),
+                out=out,
+            )
+        )
+    try:
+        number = choose(candidates, Wish(entitlement.quota_bytes, entitlement.request))
+    except NoDeviceFitsError as error:
+        raise RefusedError(refusal_text(error.refusals, MAX_VGPUS)) from None
+    chosen = next(gpu for gpu in asked if gpu.number == number)
+    return chosen, chosen.page.vgpu_take(entitlement.quota_bytes)
 
 
 @contextlib.contextmanager

@@ -11,12 +11,13 @@ from backend_host.worker._worker import lib
 
 from backend_host.config import Config
 from backend_host.device.control import MAX_VGPUS
-from backend_host.device.gpu import Gpu, find, serving
+from backend_host.device.gpu import Gpu, find, place, serving
 from backend_host.devices import Device, probe
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
+from scheduler.placement import Known
 from tests.backend_host.grantees import attach
 
 NR_GPUS = 3
@@ -160,6 +161,55 @@ def test_where_one_is_full_another_is_taken(registry: VGpuRegistry) -> None:
     assert opened(registry).gpu.number == 1
     with pytest.raises(RefusedError, match=f"all {MAX_VGPUS} vGPUs of the Gpu"):
         opened(registry, Entitlement(gpu="0"))
+
+
+def test_a_quota_goes_where_other_quotas_leave_room(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    whole = gpus[0].device.memory_bytes
+    first = opened(registry, Entitlement(quota_bytes=whole // 2 + 1))
+    heavy = [opened(registry, Entitlement(9, whole // 2, number)) for number in "12"]
+    found = opened(registry, Entitlement(quota_bytes=whole // 2))
+    assert (first.gpu.number, found.gpu.number) == (0, 1), "GPU 0 has less weight, and no room"
+    assert opened(registry).gpu.number == 0, "who has no quota is kept out by none"
+    registry.close_session(heavy[1])
+    assert opened(registry, Entitlement(10, whole)).gpu.number == 2
+
+
+def test_what_each_gpu_lacks_is_told(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    whole = gpus[0].device.memory_bytes
+    opened(registry, Entitlement(quota_bytes=whole - (1 << 30), gpu="0"))
+    opened(registry, Entitlement(request=95.5, gpu="1"))
+    opened(registry, Entitlement(quota_bytes=whole, request=100.0, gpu="2"))
+    memory = "1 GiB left for memory quotas, where 2 GiB are asked for (--memory)"
+    with pytest.raises(RefusedError) as raised:
+        opened(registry, Entitlement(quota_bytes=2 << 30, request=10.0))
+    assert str(raised.value) == (
+        f"GPU 0 has {memory}; GPU 1 has 4.5 % left for requests, where 10 % are asked for (--request); "
+        f"GPU 2 has {memory.replace('1 GiB', '0 B')} and 0 % left for requests, where 10 % are asked for (--request)"
+    )
+    with pytest.raises(RefusedError) as raised:
+        opened(registry, Entitlement(quota_bytes=2 << 30, gpu="0"))
+    assert str(raised.value) == f"GPU 0 has {memory}"
+    assert len(registry.statistics()) == 3, "who is refused leaves nothing"
+
+
+def test_known_demand_and_what_is_out_decide(gpus: list[Gpu]) -> None:
+    known = {0: Known(0.9), 1: Known(0.4), 2: Known(0.1, "drained")}
+
+    def of(gpu: Gpu) -> Known:
+        return known[gpu.number]
+
+    gpu, vgpu = place(gpus, PLAIN, lambda gpu: {}, of)
+    assert gpu.number == 1
+    gpu.page.vgpu_free(vgpu)
+    with pytest.raises(RefusedError, match=r"^GPU 2 is drained$"):
+        place(gpus, Entitlement(gpu="2"), lambda gpu: {}, of)
+
+
+def test_with_one_gpu_quotas_may_sum_to_more_than_there_is(gpus: list[Gpu]) -> None:
+    registry = VGpuRegistry(gpus[:1], TABLE_HASH)
+    for _ in range(3):
+        opened(registry, Entitlement(quota_bytes=gpus[0].device.memory_bytes))
+    registry.remove_all()
 
 
 def test_each_vgpu_is_told_of_its_own_device(registry: VGpuRegistry, gpus: list[Gpu]) -> None:

@@ -1,6 +1,7 @@
 """A host with two GPUs: each vGPU has one of them, sees no other, and has nothing to do with what happens on the other."""
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -119,6 +120,25 @@ def test_a_gpu_that_is_not_there(host: Host) -> None:
     refused = host.guest("vector_add", options=("--gpu", "2"))
     assert refused.returncode == 1
     assert "no Gpu of this host is called '2'; see: fairgv-host devices" in refused.stderr
+
+
+def test_a_program_goes_where_its_memory_fits(host: Host) -> None:
+    """The first one stands on GPU 0, which then has less weight than GPU 1 and no room; nowhere is room for two of them more."""
+    memory = f"{host.status()['gpus'][0]['memory_bytes'] * 3 // 4}"
+    options = [(*on(0, "first"), "--memory", memory), (*on(1, "other"), "--weight", "2")]
+    keepers = [host.start("/bin/sleep", "600", options=each) for each in options]
+    wait_until(lambda: len(vgpus(host)) == 2, "both are there")
+    second = host.start("/bin/sleep", "600", options=("--vgpu", "second", "--memory", memory))
+    wait_until(lambda: "second" in vgpus(host), "the third is there")
+    assert vgpus(host)["second"]["gpu_number"] == 1
+    refused = host.guest("vector_add", options=("--memory", memory))
+    assert refused.returncode == 1
+    lack = r"GPU {} has 1 GiB left for memory quotas, where 3 GiB are asked for \(--memory\)"
+    assert re.search(f"{lack.format(0)}; {lack.format(1)}", refused.stderr), refused.stderr
+    for keeper in (*keepers, second):
+        keeper.terminate()
+        keeper.communicate()
+    wait_until(lambda: not vgpus(host), "they are gone")
 
 
 def test_the_watchdog_of_one_gpu_leaves_the_other_alone(strict_host: Host) -> None:
