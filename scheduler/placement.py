@@ -116,3 +116,16 @@ def choose(candidates: Sequence[Candidate], wish: Wish) -> int:
 
 def _parts(percent: float) -> int:
     return round(percent * PARTS_OF_PERCENT)
+
+
+def demands(of: Mapping[int, Sequence[float | None]]) -> dict[int, float | None]:
+    """Of each device, from those of the vGPUs on it: one of which nothing is known yet counts as much as the others of the host do in the mean.
+    None for a device that has such vGPUs while nothing is known of any."""
+    known = [demand for each in of.values() for demand in each if demand is not None]
+    mean = sum(known) / len(known) if known else None
+    return {number: _sum([mean if demand is None else demand for demand in each]) for number, each in of.items()}
+
+
+def _sum(all_demands: Sequence[float | None]) -> float | None:
+    found = [demand for demand in all_demands if demand is not None]
+    return sum(found) if len(found) == len(all_demands) else None

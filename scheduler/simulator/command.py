@@ -13,6 +13,9 @@ from rich.progress import Progress
 from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY
 from scheduler.simulator.bounds import BoundsError, check_bounds, join_dashes, percentages
+from scheduler.simulator.host import command as host_command
+from scheduler.simulator.host.plot import plot_runs
+from scheduler.simulator.host.tables import print_runs
 from scheduler.simulator.plot import PlotError, plot, require_matplotlib
 from scheduler.simulator.policies.registry import ALL_POLICIES
 from scheduler.simulator.report import Report
@@ -37,8 +40,8 @@ examples:
   fairgv-sim --vgpus 1:1:1 --request 30:40:30 --limit 60:60:40 --workload kernel-5ms
   fairgv-sim --vgpus 1:1 --workload requests-6x6ms-90ms,kernel-5ms --quota bursts
   fairgv-sim --vgpus 1x2000:2x1000 --gpus 64 --seconds 5 --json report.json
-
-docs/scheduling.md tells what the columns mean.
+{host_command.EXAMPLES}
+docs/scheduling.md tells what the columns mean, docs/devices.md those with --arrivals.
 """
 
 
@@ -124,7 +127,9 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="NAME[,NAME..]",
         help="what the guests run, dealt out in turn (default: mm)",
     )
-    parser.add_argument("--gpus", type=natural, default=1, metavar="N", help="each vGPU is placed on one (default: 1)")
+    parser.add_argument(
+        "--gpus", type=natural, metavar="N", help="each vGPU is placed on one (default: 1, with --arrivals 4)"
+    )
     parser.add_argument("--cores", type=natural, metavar="N", help="that the guests share (default: one for each)")
     parser.add_argument("--seconds", type=positive, default=10.0, metavar="S", help="simulated time (default: 10)")
     parser.add_argument(
@@ -160,6 +165,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes settings and results")
     parser.add_argument("--version", action=VersionAction)
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draws shares and waits; needs matplotlib")
+    host_command.add_options(parser, positive, natural)
     return parser
 
 
@@ -213,11 +219,32 @@ def to_json(all_settings: Sequence[Settings], reports: Sequence[Report]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
+def _simulate_hosts(options: argparse.Namespace) -> None:
+    if options.plot:
+        require_matplotlib()
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("", total=1.0)
+        runs = host_command.run_all(
+            host_command.all_settings(options),
+            lambda told, done: progress.update(task, description=told, completed=done),
+        )
+    print_runs(runs, Console())
+    if options.json:
+        options.json.write_text(json.dumps(host_command.to_json(runs), indent=2) + "\n")
+    if options.plot:
+        plot_runs(runs, options.plot)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point: 0, or 1 when something is missing or cannot be written, or 2 for a wrong command line."""
     parser = make_parser()
     options = parser.parse_args(join_dashes(sys.argv[1:] if arguments is None else arguments))
+    options.gpus = options.gpus or (1 if options.arrivals is None else 4)
+    host_command.check(options, parser)
     try:
+        if options.arrivals is not None:
+            _simulate_hosts(options)
+            return 0
         all_settings = [make_settings(options, policy) for policy in options.policy]
         if options.plot:
             require_matplotlib()

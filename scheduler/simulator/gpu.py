@@ -298,7 +298,7 @@ class Gpu:
     def _hand_over(self) -> None:
         now_ns = self._events.now_ns
         self.settle()
-        choice = self._next(now_ns)
+        choice = None if self._is_switching else self._next(now_ns)
         if choice is None:
             return
         member = self.members[choice]
@@ -319,8 +319,12 @@ class Gpu:
 
     def _switched(self) -> None:
         self._is_switching = False
-        assert self._turn is not None
-        self._start(self._turn)
+        if self._turn is None:  # its vGPU has left
+            self._hand_over()
+        elif self.members[self._turn.vgpu].has_work:
+            self._start(self._turn)
+        else:
+            self._go_on(self._turn)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

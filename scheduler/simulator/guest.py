@@ -1,18 +1,29 @@
 """A guest: one program on one vCPU, which submits to its vGPU and waits for it."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from scheduler.simulator.events import Events
 from scheduler.simulator.processor import UNBOUNDED_NS, Core
 from scheduler.simulator.settings import Settings
-from scheduler.simulator.workloads import Answer, Compute, Launch, Request, Sleep, Wait, Workload, program
+from scheduler.simulator.workloads import (
+    Answer,
+    Compute,
+    Launch,
+    Request,
+    Sleep,
+    Step,
+    Wait,
+    Workload,
+    program,
+)
 
 
 class Guest:
     """Runs its program from `start` on. `submit` takes the lengths of kernels; `completed` is to be called for each that is done.
 
-    `answers_ns` is how long it took to answer `nr_answered` requests, all together, each from when it came.
+    `answers_ns` is how long it took to answer `nr_answered` requests, all together, each from when it came. The program is `steps`, or that
+    of the workload, which never ends; `ended` is called after the last step.
     """
 
     def __init__(
@@ -24,6 +35,8 @@ class Guest:
         settings: Settings,
         is_polling: bool,
         submit: Callable[[Sequence[int]], None],
+        steps: Iterator[Step] | None = None,
+        ended: Callable[[], None] | None = None,
     ) -> None:
         self.nr_answered = 0
         self.answers_ns = 0
@@ -34,7 +47,8 @@ class Guest:
         self._settings = settings
         self._spin_ns = UNBOUNDED_NS if is_polling else settings.spin_ns
         self._submit = submit
-        self._program = program(workload, random.Random(f"{settings.seed}/{vgpu}"))
+        self._program = program(workload, random.Random(f"{settings.seed}/{vgpu}")) if steps is None else steps
+        self._ended = ended
         self._nr_unfinished = 0
         self._waits_until: int | None = None
         self._wake_ns = 0
@@ -54,7 +68,11 @@ class Guest:
     def _step(self) -> None:
         """The program from here on, as far as it goes without waiting for anything. It computes before it launches."""
         while True:
-            match next(self._program):
+            match next(self._program, None):
+                case None:
+                    if self._ended is not None:
+                        self._ended()
+                    return
                 case Compute(duration_ns):
                     self._core.run(self._vgpu, duration_ns + self._wake_ns, self._step)
                     self._wake_ns = 0

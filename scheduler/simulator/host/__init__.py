@@ -1,0 +1,1 @@
+"""A host with several devices above the simulated Gpu: jobs that arrive and end, placement, moves, power."""
