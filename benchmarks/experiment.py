@@ -92,6 +92,10 @@ class Experiment(ABC):
     def check(self, options: argparse.Namespace) -> None:  # noqa: B027 - most have nothing to check
         """Raises NotMeasurableError for what cannot be measured here; nothing has been started."""
 
+    def device(self, options: argparse.Namespace) -> str:
+        """What the document says it was measured on."""
+        return device_name(options.device)
+
     @abstractmethod
     def nr_records(self, options: argparse.Namespace) -> int:
         """How many `measure` will make."""
@@ -244,7 +248,7 @@ class Conduct:
         options = self.options
         self._check_outputs()
         self._check()
-        document = documents.head(self.experiment.name, device_name(options.device), self.command)
+        document = documents.head(self.experiment.name, self.experiment.device(options), self.command)
         document |= {"guests": options.guests, "slice_ms": options.slice_ms, "seconds": options.seconds}
         document |= {"repetitions": options.repetitions, "ended": None, "refused": [], "failures": [], "records": []}
         self._save(document)

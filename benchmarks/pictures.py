@@ -17,7 +17,7 @@ from typing import Any
 from backend_host.config import PACKAGE_ROOT
 from benchmarks.document import Document, records
 from benchmarks.due import draw_due
-from benchmarks.experiments import EXPERIMENTS, joins
+from benchmarks.experiments import EXPERIMENTS, balancing, joins
 from benchmarks.newest import merged
 from benchmarks.promises import RESULTS
 from benchmarks.style import THEMES, Theme, figure_of
@@ -57,6 +57,10 @@ def _draw_costs(document: Document, figure: Any) -> None:
     EXPERIMENTS["slicing"].plot({**document, "records": records(document, "cost")}, figure)
 
 
+def _draw_harm(document: Document, figure: Any) -> None:
+    balancing.plot_harm(document, figure)
+
+
 ALL = (
     Picture(
         "shares",
@@ -79,6 +83,16 @@ ALL = (
     ),
     Picture("hand-overs", "accounting", (8.4, 3.6), "How gaps at hand-overs are distributed, by the length of kernels"),
     Picture("allocation", "allocation", (8.4, 3.4), "Time to get memory and give it back, by its size"),
+    Picture(
+        "balancing", "balancing", (8.4, 3.4), "Mean time of programs on four GPUs, with placement alone and with moves"
+    ),
+    Picture(
+        "balancing-harm",
+        "balancing",
+        (8.4, 3.4),
+        "Programs that are hardly slowed down on four GPUs, and Jain's index, with placement alone and with moves",
+        draw=_draw_harm,
+    ),
     Picture("oversubscription", "oversubscription", (8.4, 3.6), "Throughput by how much of a card is allocated"),
 )
 

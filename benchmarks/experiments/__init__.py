@@ -6,6 +6,7 @@ from benchmarks.experiment import Experiment
 from benchmarks.experiments.accounting import Accounting
 from benchmarks.experiments.adapter import Adapter
 from benchmarks.experiments.allocation import Allocation
+from benchmarks.experiments.balancing import Balancing
 from benchmarks.experiments.bursts import Bursts
 from benchmarks.experiments.clients import Clients
 from benchmarks.experiments.decisions import Decisions
@@ -32,6 +33,7 @@ _ALL: tuple[Experiment, ...] = (
     Slicing(),
     Allocation(),
     Oversubscription(),
+    Balancing(),
     Adapter(),
     Loops(),
     Decisions(),

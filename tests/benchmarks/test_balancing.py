@@ -1,0 +1,119 @@
+"""`fairgv-bench balancing`: what it says of given runs, and one small run."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.cli import main
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiments import EXPERIMENTS
+from benchmarks.experiments.balancing import SIMULATOR, arrivals, balance_modes, plot_harm
+from benchmarks.paper import claims
+from benchmarks.results import beside_the_paper
+from benchmarks.style import THEMES, figure_of
+
+EXPERIMENT = EXPERIMENTS["balancing"]
+HEAD = {"experiment": "balancing", "device": SIMULATOR, "date": "2026-01-02", "machine": "2 cores", "command": "bench"}
+
+
+def run(order: int, mode: str, interval_s: float = 5.0, **figures: float) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "overloaded": 0.2,
+        "beyond": 0.1,
+        "utilisation": 0.6,
+        "mean_slowdown": 1.2,
+        "unharmed": 0.7,
+        "jain": 0.98,
+        "equals": None,
+        "joules": 100_000.0,
+        "nr_moves": 0,
+        "seconds": 120.0,
+    }
+    return {"kind": "order", "interval_s": interval_s, "balance": mode, "order": order, "gpus": 4, **plain, **figures}
+
+
+def document(*runs: dict[str, Any]) -> dict[str, Any]:
+    return {**HEAD, "records": list(runs)}
+
+
+BEFORE = (run(0, "off"), run(1, "off", overloaded=0.4, mean_slowdown=1.4))
+AFTER = (
+    run(0, "balance", overloaded=0.02, utilisation=0.66, mean_slowdown=1.08, unharmed=0.9, equals=0.99, nr_moves=5),
+    run(1, "balance", overloaded=0.1, utilisation=0.72, mean_slowdown=0.7, unharmed=1.0),
+)
+
+
+def test_findings_are_means_over_orders_beside_the_same_ones() -> None:
+    """An order without its counterpart is left out."""
+    said = document(*BEFORE, *AFTER, run(2, "off", overloaded=1.0), run(0, "compact", 7.0), run(0, "off", 7.0))
+    found = {finding.name: finding.ours for finding in EXPERIMENT.findings(said)}
+    assert found == pytest.approx(
+        {
+            "dcuda_overloaded": 0.12 / 0.6,
+            "dcuda_utilisation": 1.38 / 1.2,
+            "dcuda_unharmed": 0.95,
+            "dcuda_jain": 0.98,
+            "dcuda_time": 0.5,
+        }
+    )
+    assert found.keys() <= claims().keys()
+    assert claims()["dcuda_overloaded"].verdict(found["dcuda_overloaded"]) == "reached"
+    assert "| simulator |" in beside_the_paper([said]).replace("  ", " ")
+    figures = EXPERIMENT.figures(said)
+    assert figures["5 s/balance/overloaded"] == pytest.approx(0.2)
+    assert figures["5 s/balance/equals"] == 0.99
+    assert "7 s/compact/equals" not in figures
+
+
+def test_the_table_has_a_line_for_each_interval_and_mode() -> None:
+    [sheet] = EXPERIMENT.sheets(document(*BEFORE, *AFTER, run(0, "off", 3.0)))
+    assert [row[:5] for row in sheet.rows] == [
+        ("5 s", "off", "2", "30.0%", "-"),
+        ("5 s", "balance", "2", "6.0%", "0.200"),
+        ("3 s", "off", "1", "20.0%", "-"),
+    ]
+    assert all(len(row) == len(sheet.columns) for row in sheet.rows)
+    assert sheet.rows[1][10] == "0.990", "of the orders that have it"
+
+
+def test_pictures(tmp_path: Path) -> None:
+    said = document(*BEFORE, *AFTER)
+    for name, draw in (("times", EXPERIMENT.plot), ("harm", plot_harm)):
+        with figure_of((8.4, 3.4), THEMES["light"]) as figure:
+            draw(said, figure)
+            figure.savefig(tmp_path / f"{name}.svg")
+        text = (tmp_path / f"{name}.svg").read_text()
+        assert "placement and moves" in text
+        assert "A dot is an order of 20 programs, one in 5 s, on 4 simulated GPUs." in text
+    with figure_of((8.4, 3.4), THEMES["light"]) as figure, pytest.raises(NotMeasurableError):
+        EXPERIMENT.plot(document(*BEFORE), figure)
+
+
+@pytest.mark.parametrize("text", ["off", "off,off", "off,evenly"])
+def test_two_modes_are_compared(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        balance_modes(text)
+    assert balance_modes("off,compact") == ["off", "compact"]
+
+
+def test_seconds_are_above_nothing() -> None:
+    assert arrivals("7,5") == [7, 5]
+    with pytest.raises(argparse.ArgumentTypeError):
+        arrivals("7,0")
+
+
+def test_one_order(tmp_path: Path) -> None:
+    """On no device."""
+    path, plot = tmp_path / "found.json", tmp_path / "found.png"
+    words = ["balancing", "--orders", "1", "--arrivals", "7", "--gpus", "3", "--json", str(path), "--plot", str(plot)]
+    assert main(words) == 0
+    said = json.loads(path.read_text())
+    assert said["device"] == SIMULATOR
+    assert [(record["order"], record["balance"]) for record in said["records"]] == [(0, "off"), (0, "balance")]
+    before, after = said["records"]
+    assert 0 < after["overloaded"] < before["overloaded"]
+    assert before["nr_moves"] == 0 < after["nr_moves"]
+    assert plot.read_bytes().startswith(b"\x89PNG")
