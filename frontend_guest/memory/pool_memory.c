@@ -15,6 +15,7 @@
 #include "cuda_api/prototypes.h"
 #include "memory/pool.h"
 #include "memory/ranges.h"
+#include "memory/span.h"
 
 #define KEPT_DIVISOR 4u /* of the device's memory */
 
@@ -36,6 +37,10 @@ static CUresult ask(uint16_t number, uint64_t pool_wire, uint64_t stream, uint64
 {
     struct fgv_call call;
     struct fgv_reply_cuMemAllocFromPoolAsync reply;
+    const CUresult opened = fgv_span_open(); /* a pool's memory may be the program's first */
+    if (opened != CUDA_SUCCESS) {
+        return opened;
+    }
     struct fgv_request_cuMemAllocFromPoolAsync *request = fgv_call_begin(&call, number, sizeof(*request), 0);
     if (!request) {
         return call.error;

@@ -67,7 +67,10 @@ int main()
     CHECK(cudaStreamCreate(&first));
     CHECK(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
     float *state;
+    void *early; /* of a pool, and before all other memory */
+    CHECK(cudaMallocAsync(&early, 4096, first));
     CHECK(cudaMalloc(&state, nr * sizeof(float)));
+    CHECK(cudaFreeAsync(early, first));
     CHECK(cudaMemset(state, 0, nr * sizeof(float)));
 
     bool is_right = steps(first, state, nr);
