@@ -125,7 +125,6 @@ static bool is_not_carried(CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
     case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK:
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
@@ -143,6 +142,9 @@ static bool is_not_carried(CUdevice_attribute attribute)
 static int attribute_value(uint32_t ordinal, CUdevice_attribute attribute)
 {
     int32_t value = fgv_device_facts(ordinal)->attributes[attribute];
+    if (attribute == CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES && value != FGV_FACTS_NO_VALUE) {
+        return value & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
     return value != FGV_FACTS_NO_VALUE && is_not_carried(attribute) ? 0 : value;
 }
 

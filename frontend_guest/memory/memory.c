@@ -11,6 +11,7 @@
 #include "ivshmem/heap.h"
 #include "memory/pages.h"
 #include "memory/ranges.h"
+#include "memory/sharing.h"
 #include "memory/slabs.h"
 #include "memory/window.h"
 #include "region/client.h"
@@ -237,6 +238,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         fgv_memory_ops->managed_forget(&range);
         return range.kind == FGV_MEMORY_MANAGED ? fgv_memory_ops->managed_free(&range)
                                                 : heap_return(dptr, FGV_MEMORY_MANAGED_HEAP);
+    }
+    if (range.kind == FGV_MEMORY_IMPORTED && range.owner != 0) {
+        return fgv_sharing_close(&range);
     }
     if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED && range.kind != FGV_MEMORY_GRAPH) {
         return CUDA_ERROR_INVALID_VALUE;

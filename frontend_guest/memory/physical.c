@@ -120,6 +120,17 @@ bool fgv_physical_has(uint64_t handle, CUmemAllocationProp *properties)
     return is_good;
 }
 
+bool fgv_physical_of_mapping(uint64_t handle, CUmemAllocationProp *properties)
+{
+    pthread_mutex_lock(&books);
+    const struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, handle);
+    if (physical) {
+        *properties = physical->properties;
+    }
+    pthread_mutex_unlock(&books);
+    return physical;
+}
+
 CUresult fgv_physical_new(const CUmemAllocationProp *properties, uint64_t *handle)
 {
     struct physical *physical = calloc(1, sizeof(*physical));

@@ -9,6 +9,8 @@
 
 /* What it was made with; false: the program does not hold it. */
 bool fgv_physical_has(uint64_t handle, CUmemAllocationProp *properties);
+/* The same of what is mapped, whether the program holds it or not. */
+bool fgv_physical_of_mapping(uint64_t handle, CUmemAllocationProp *properties);
 /* A number for what the program is to hold, before the worker knows it; and no more, if the worker will not. */
 CUresult fgv_physical_new(const CUmemAllocationProp *properties, uint64_t *handle);
 void fgv_physical_give_up(uint64_t handle);

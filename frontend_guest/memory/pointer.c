@@ -4,8 +4,22 @@
 #include "call/call.h"
 #include "call/current.h"
 #include "cuda_api/prototypes.h"
+#include "memory/physical.h"
+#include "memory/pool_table.h"
 #include "memory/ranges.h"
 #include "region/client.h"
+
+/* As what of it can be passed on. */
+static uint64_t handle_types(const struct fgv_range *range)
+{
+    CUmemAllocationProp properties;
+    if (range->kind == FGV_MEMORY_MAPPED) {
+        return fgv_physical_of_mapping(range->owner, &properties) ? properties.requestedHandleTypes : 0;
+    }
+    const struct fgv_memory_pool *pool =
+        range->kind == FGV_MEMORY_POOLED ? fgv_memory_pool_find((CUmemoryPool)(uintptr_t)range->owner) : NULL;
+    return pool && pool->is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+}
 
 /* One attribute into `data`. CUDA_ERROR_INVALID_VALUE when this memory has none of the kind. */
 static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_t address,
@@ -48,7 +62,7 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
         *(int *)data = 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(uint64_t *)data = 0;
+        *(uint64_t *)data = handle_types(range);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
@@ -76,8 +90,9 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
             range->kind == FGV_MEMORY_MAPPED ? (int)range->flags : (int)CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data =
-            range->kind == FGV_MEMORY_POOLED ? (CUmemoryPool)(uintptr_t)range->owner : (CUmemoryPool)NULL;
+        *(CUmemoryPool *)data = range->kind == FGV_MEMORY_POOLED || range->kind == FGV_MEMORY_IMPORTED
+                                    ? (CUmemoryPool)(uintptr_t)range->owner
+                                    : (CUmemoryPool)NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         break;

@@ -2,12 +2,12 @@
 #include "memory/pool.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "call/call.h"
 #include "call/device.h"
 #include "context/pool_cache.h"
 #include "cuda_api/prototypes.h"
+#include "memory/share_pool.h"
 #include "region/client.h"
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
@@ -19,35 +19,13 @@ static uint64_t handle_of(CUmemoryPool pool)
     return (uint64_t)(uintptr_t)pool;
 }
 
-struct fgv_memory_pool *fgv_memory_pool_find(CUmemoryPool pool)
-{
-    return fgv_handle_object(FGV_HANDLE_MEMORY_POOL, handle_of(pool));
-}
-
-static CUresult pool_new(const struct fgv_memory_pool *like, uint64_t *handle)
-{
-    struct fgv_memory_pool *pool = malloc(sizeof(*pool));
-    if (!pool) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    pool->ordinal = like->ordinal;
-    pool->is_default = like->is_default;
-    pool->threshold_bytes = 0;
-    CUresult result = fgv_handle_new(FGV_HANDLE_MEMORY_POOL, handle);
-    if (result != CUDA_SUCCESS) {
-        free(pool);
-        return result;
-    }
-    fgv_handle_set_object(FGV_HANDLE_MEMORY_POOL, *handle, pool);
-    return CUDA_SUCCESS;
-}
-
 static CUresult default_pool(uint32_t ordinal, uint64_t *handle)
 {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&books);
     if (by_default[ordinal] == 0) {
-        result = pool_new(&(struct fgv_memory_pool){.ordinal = ordinal, .is_default = true}, &by_default[ordinal]);
+        result = fgv_memory_pool_new(&(struct fgv_memory_pool){.ordinal = ordinal, .is_default = true},
+                                     &by_default[ordinal]);
     }
     *handle = by_default[ordinal];
     pthread_mutex_unlock(&books);
@@ -103,7 +81,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
         return result;
     }
     const struct fgv_memory_pool *found = fgv_memory_pool_find(pool);
-    if (!found || found->ordinal != (uint32_t)dev) {
+    if (!found || found->is_imported || found->ordinal != (uint32_t)dev) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     pthread_mutex_lock(&books);
@@ -159,13 +137,17 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE || poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    const bool is_shareable = poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if ((poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE && !is_shareable) ||
+        poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     result = check_device(poolProps->location.id, pool);
     uint64_t handle;
     if (result == CUDA_SUCCESS) {
-        result = pool_new(&(struct fgv_memory_pool){.ordinal = (uint32_t)poolProps->location.id}, &handle);
+        result = fgv_memory_pool_new(
+            &(struct fgv_memory_pool){.ordinal = (uint32_t)poolProps->location.id, .is_shareable = is_shareable},
+            &handle);
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -174,27 +156,16 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     struct fgv_request_cuMemPoolCreate *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemPoolCreate, sizeof(*request), 0);
     if (request) {
-        *request = (struct fgv_request_cuMemPoolCreate){.handle = handle, .max_bytes = poolProps->maxSize};
+        *request = (struct fgv_request_cuMemPoolCreate){
+            .handle = handle, .max_bytes = poolProps->maxSize, .is_shareable = is_shareable};
     }
     result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
     if (result == CUDA_SUCCESS) {
         *pool = (CUmemoryPool)(uintptr_t)handle;
         return CUDA_SUCCESS;
     }
-    free(fgv_handle_object(FGV_HANDLE_MEMORY_POOL, handle));
-    fgv_handle_drop(FGV_HANDLE_MEMORY_POOL, handle);
+    fgv_memory_pool_drop(fgv_handle_object(FGV_HANDLE_MEMORY_POOL, handle), handle);
     return result;
-}
-
-/* Initialised, and a pool. */
-static CUresult check_pool(CUmemoryPool pool, struct fgv_memory_pool **found)
-{
-    CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    *found = fgv_memory_pool_find(pool);
-    return *found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static uint64_t wire_of(CUmemoryPool pool, const struct fgv_memory_pool *found)
@@ -205,12 +176,16 @@ static uint64_t wire_of(CUmemoryPool pool, const struct fgv_memory_pool *found)
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     struct fgv_memory_pool *found;
-    CUresult result = check_pool(pool, &found);
+    CUresult result = fgv_memory_pool_check(pool, &found);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     if (found->is_default) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (found->is_imported) {
+        fgv_memory_pool_unimport(found);
+        return CUDA_SUCCESS;
     }
     fgv_pool_cache_flush(handle_of(pool));
     struct fgv_call call;
@@ -229,17 +204,19 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
         current[found->ordinal] = 0;
     }
     pthread_mutex_unlock(&books);
-    fgv_handle_drop(FGV_HANDLE_MEMORY_POOL, handle_of(pool));
-    free(found);
+    fgv_memory_pool_drop(found, handle_of(pool));
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     struct fgv_memory_pool *found;
-    CUresult result = check_pool(pool, &found);
+    CUresult result = fgv_memory_pool_check(pool, &found);
     if (result != CUDA_SUCCESS) {
         return result;
+    }
+    if (found->is_imported) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     fgv_pool_cache_flush(handle_of(pool));
     struct fgv_call call;
@@ -265,11 +242,11 @@ static bool is_attribute(CUmemPool_attribute attr)
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     struct fgv_memory_pool *found;
-    CUresult result = check_pool(pool, &found);
+    CUresult result = fgv_memory_pool_check(pool, &found);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (!value || !is_attribute(attr)) {
+    if (!value || !is_attribute(attr) || found->is_imported) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     const uint64_t wanted = is_int(attr) ? (uint64_t)*(const int *)value : *(const cuuint64_t *)value;
@@ -289,16 +266,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     return result;
 }
 
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+static CUresult ask_host(CUmemoryPool pool, const struct fgv_memory_pool *found, CUmemPool_attribute attr,
+                         uint64_t *value)
 {
-    struct fgv_memory_pool *found;
-    CUresult result = check_pool(pool, &found);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    if (!value || !is_attribute(attr)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     fgv_pool_cache_flush(handle_of(pool)); /* what is kept here is free, and counted as such there */
     struct fgv_call call;
     struct fgv_reply_cuMemPoolGetAttribute reply;
@@ -308,14 +278,30 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
         return call.error;
     }
     *request = (struct fgv_request_cuMemPoolGetAttribute){.pool = wire_of(pool, found), .attribute = attr};
-    result = fgv_call_wait(&call, &reply, sizeof(reply));
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    *value = result == CUDA_SUCCESS ? reply.value : 0;
+    return result;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    struct fgv_memory_pool *found;
+    uint64_t said;
+    CUresult result = fgv_memory_pool_check(pool, &found);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!value || !is_attribute(attr)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = found->is_imported ? fgv_memory_pool_ask_imported(found, attr, &said) : ask_host(pool, found, attr, &said);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     if (is_int(attr)) {
-        *(int *)value = (int)reply.value;
+        *(int *)value = (int)said;
     } else {
-        *(cuuint64_t *)value = reply.value;
+        *(cuuint64_t *)value = said;
     }
     return CUDA_SUCCESS;
 }
@@ -324,7 +310,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
     struct fgv_memory_pool *found;
-    CUresult result = check_pool(pool, &found);
+    CUresult result = fgv_memory_pool_check(pool, &found);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -345,7 +331,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
     struct fgv_memory_pool *found;
-    CUresult result = check_pool(memPool, &found);
+    CUresult result = fgv_memory_pool_check(memPool, &found);
     if (result != CUDA_SUCCESS) {
         return result;
     }

@@ -62,7 +62,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!dptr || !found) {
+    if (!dptr || !found || found->is_imported) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (bytesize == 0) {
@@ -114,8 +114,8 @@ static bool keep(const struct fgv_range *range, uint64_t stream)
                                fgv_device_facts(pool->ordinal)->total_bytes / KEPT_DIVISOR);
 }
 
-/* Memory of cuMemAlloc is freed so, too, after everything before it: the call waits for that. Only the host knows
- * whether memory of a graph is allocated now. */
+/* Memory of cuMemAlloc, and of imported pools, is freed so, too, after everything before it: the call waits for that.
+ * Only the host knows whether memory of a graph is allocated now. */
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     struct fgv_range range;
@@ -133,7 +133,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (!fgv_memory_find(dptr, &range) || range.address != dptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (range.kind == FGV_MEMORY_DEVICE) {
+    if (range.kind == FGV_MEMORY_DEVICE || range.kind == FGV_MEMORY_IMPORTED) {
         return cuMemFree_v2(dptr);
     }
     if (is_captured(stream) && range.kind != FGV_MEMORY_GRAPH) {

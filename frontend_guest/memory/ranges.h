@@ -33,11 +33,11 @@ struct fgv_range {
     bool is_sync_memops;
     struct fgv_context *context;
     uint64_t context_handle;
-    uint64_t
-        owner;   /* place in a slab of a DEVICE one, 0: in none;
-                  * handle: module or library of a GLOBAL and of a MANAGED variable, pool of POOLED, allocation of MAPPED;
-                  * address: of the heap's pages for REGISTERED, of the program's for such PINNED ones, 0: none */
-    uint64_t id; /* never used twice in a process */
+    uint64_t owner; /* place in a slab of a DEVICE one, 0: in none;
+                     * handle: module or library of a GLOBAL and of a MANAGED variable, pool of POOLED
+                     * and of IMPORTED ones that are of one, allocation of MAPPED;
+                     * address: of the heap's pages for REGISTERED, of the program's for such PINNED ones, 0: none */
+    uint64_t id;    /* never used twice in a process */
 };
 
 static inline bool fgv_memory_is_device(enum fgv_memory_kind kind)

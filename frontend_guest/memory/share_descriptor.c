@@ -1,29 +1,15 @@
 /*
- * Physical memory that is passed on as a file descriptor. The file is this library's own: sealed, and in it the key by
- * which the host knows the memory. It goes the ways of descriptors, and only programs of this machine can use it.
+ * Physical memory that is passed on as a file descriptor (key_file.h), in which the host's key to it is.
  *
  * Wrong when: the program that made the memory has let go of all of it, or has ended, before another one imports it. A
  * descriptor of NVIDIA's keeps the memory; this one does not.
  */
-#include <fcntl.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "call/call.h"
 #include "cuda_api/prototypes.h"
 #include "memory/asking.h"
+#include "memory/key_file.h"
 #include "memory/physical.h"
 #include "region/client.h"
-
-#define MAGIC UINT64_C(0x6d656d7079687646)
-#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
-
-struct content {
-    uint64_t magic;
-    uint64_t key[2];
-};
 
 static CUresult ask_export(uint64_t handle, struct fgv_reply_physical_export *reply)
 {
@@ -35,20 +21,6 @@ static CUresult ask_export(uint64_t handle, struct fgv_reply_physical_export *re
     }
     request->handle = handle;
     return fgv_call_wait(&call, reply, sizeof(*reply));
-}
-
-/* -1: there is none to be had. */
-static int make_file(const struct content *content)
-{
-    const int file = memfd_create("fairgv-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (file < 0) {
-        return -1;
-    }
-    if (write(file, content, sizeof(*content)) != (ssize_t)sizeof(*content) || fcntl(file, F_ADD_SEALS, SEALS) != 0) {
-        close(file);
-        return -1;
-    }
-    return file;
 }
 
 CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
@@ -71,8 +43,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     if (result != CUDA_SUCCESS) {
         return fgv_asking_settled(result);
     }
-    const struct content content = {.magic = MAGIC, .key = {reply.key[0], reply.key[1]}};
-    const int file = make_file(&content);
+    const int file = fgv_key_file_new(FGV_KEY_PHYSICAL, reply.key);
     if (file < 0) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
@@ -80,15 +51,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     return CUDA_SUCCESS;
 }
 
-/* The seals first: no other kind of file has any, and reading one may take from it. */
-static bool read_file(int file, struct content *content)
-{
-    const int seals = fcntl(file, F_GET_SEALS);
-    return seals >= 0 && (seals & SEALS) == SEALS &&
-           pread(file, content, sizeof(*content), 0) == (ssize_t)sizeof(*content) && content->magic == MAGIC;
-}
-
-static CUresult ask_import(uint64_t handle, const struct content *content)
+static CUresult ask_import(uint64_t handle, const struct fgv_key_file *content)
 {
     struct fgv_call call;
     struct fgv_request_physical_import *request =
@@ -96,7 +59,7 @@ static CUresult ask_import(uint64_t handle, const struct content *content)
     if (!request) {
         return call.error;
     }
-    *request = (struct fgv_request_physical_import){.handle = handle, .key = {content->key[0], content->key[1]}};
+    *request = (struct fgv_request_physical_import){.handle = handle, .key = {content->words[0], content->words[1]}};
     return fgv_call_wait(&call, NULL, 0);
 }
 
@@ -106,7 +69,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 {
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    struct content content;
+    struct fgv_key_file content;
     uint64_t number;
     uint32_t nr_naps = 0;
     CUresult result = fgv_client_is_open();
@@ -116,8 +79,11 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!read_file((int)(uintptr_t)osHandle, &content)) {
+    if (!fgv_key_file_read((int)(uintptr_t)osHandle, &content)) {
         return CUDA_ERROR_UNKNOWN;
+    }
+    if (content.kind != FGV_KEY_PHYSICAL) {
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
     result = fgv_physical_new(&properties, &number);
     if (result != CUDA_SUCCESS) {

@@ -1,11 +1,7 @@
 /*
- * Memory of cuMemAlloc in other programs of this machine. A handle is a key, by which the host knows the allocation,
- * and which part of that it is: of small memory the whole slab is shared. What was opened counts here how often, so the
- * host opens an allocation once for each context.
+ * See sharing.h. What was opened counts here how often, so the host opens an allocation once for each context.
  *
- * The host answers CUDA_ERROR_NOT_READY while it looks for something, and is asked again; the worker waits for nobody.
- *
- * Wrong when: a kernel of this program never ends. The first cuIpcGetMemHandle of memory waits for it, where a GPU's
+ * Wrong when: a kernel of this program never ends. What passes memory on for the first time waits for it, where a GPU's
  * driver would not. Or when other threads keep the device busy without a break for ten seconds: it fails then.
  */
 #include "memory/sharing.h"
@@ -16,42 +12,26 @@
 
 #include "base/thread.h"
 #include "call/call.h"
-#include "context/capture_rules.h"
-#include "cuda_api/prototypes.h"
 #include "memory/asking.h"
 #include "memory/ranges.h"
 #include "memory/span.h"
-
-#define HANDLE_MAGIC UINT64_C(0x6d656d6370697646)
-
-struct key {
-    uint64_t words[2];
-};
-
-struct handle {
-    uint64_t magic;
-    struct key key;
-    uint64_t offset, bytes; /* of the allocation that is known by the key */
-};
-
-_Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "a handle is what CUDA has room for");
 
 struct opened {
     struct opened *next;
     const struct fgv_context *context;
     uint64_t context_handle;
-    struct key key;
-    uint64_t base, base_bytes; /* of the allocation, which others here may be parts of, too */
-    uint64_t offset;
+    uint64_t pool;
+    uint64_t base, base_bytes; /* of all that the key opens, which others here may be parts of, too */
+    struct fgv_shared_part part;
     uint32_t nr_opens;
 };
 
-/* A handle that was given, so that the same memory has the same one without a wait. */
+/* A part that was passed on, so that the same memory is the same part without a wait. */
 struct given {
     struct given *next;
     uint64_t address;
     uint64_t id; /* of the range there, which no other has */
-    struct handle handle;
+    struct fgv_shared_part part;
 };
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
@@ -71,7 +51,7 @@ static CUresult ask_export(uint64_t address, struct fgv_reply_ipc_export *reply)
     return fgv_call_wait(&call, reply, sizeof(*reply));
 }
 
-static bool find_given(const struct fgv_range *range, struct handle *handle)
+static bool find_given(const struct fgv_range *range, struct fgv_shared_part *part)
 {
     pthread_mutex_lock(&books);
     const struct given *given = first_given;
@@ -79,14 +59,14 @@ static bool find_given(const struct fgv_range *range, struct handle *handle)
         given = given->next;
     }
     if (given) {
-        *handle = given->handle;
+        *part = given->part;
     }
     pthread_mutex_unlock(&books);
     return given;
 }
 
 /* Those of memory that is gone go. Without memory for it, the host is asked again. */
-static void keep_given(const struct fgv_range *range, const struct handle *handle)
+static void keep_given(const struct fgv_range *range, const struct fgv_shared_part *part)
 {
     struct fgv_range now;
     pthread_mutex_lock(&books);
@@ -101,59 +81,39 @@ static void keep_given(const struct fgv_range *range, const struct handle *handl
     }
     struct given *given = malloc(sizeof(*given));
     if (given) {
-        *given = (struct given){.next = first_given, .address = range->address, .id = range->id, .handle = *handle};
+        *given = (struct given){.next = first_given, .address = range->address, .id = range->id, .part = *part};
         first_given = given;
     }
     pthread_mutex_unlock(&books);
 }
 
-static void fill(CUipcMemHandle *to, const struct handle *handle)
+CUresult fgv_sharing_export(const struct fgv_range *range, struct fgv_shared_part *part)
 {
-    memset(to, 0, sizeof(*to));
-    memcpy(to, handle, sizeof(*handle));
-}
-
-CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
-{
-    struct fgv_range range;
     struct fgv_reply_ipc_export reply;
-    struct handle handle;
     uint32_t nr_naps = 0;
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    if (!pHandle || !fgv_memory_find(dptr, &range) || range.kind != FGV_MEMORY_DEVICE) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (fgv_capture_forbids()) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    if (find_given(&range, &handle)) {
-        fill(pHandle, &handle);
+    CUresult result;
+    if (find_given(range, part)) {
         return CUDA_SUCCESS;
     }
     do {
-        result = ask_export(range.address, &reply);
+        result = ask_export(range->address, &reply);
     } while (fgv_asking_again(result, &nr_naps));
     if (result == CUDA_SUCCESS) {
-        handle = (struct handle){.magic = HANDLE_MAGIC,
-                                 .key = {{reply.key[0], reply.key[1]}},
-                                 .offset = range.address - reply.base,
-                                 .bytes = range.bytes};
-        keep_given(&range, &handle);
-        fill(pHandle, &handle);
+        *part = (struct fgv_shared_part){
+            .key = {reply.key[0], reply.key[1]}, .offset = range->address - reply.base, .bytes = range->bytes};
+        keep_given(range, part);
     }
     return fgv_asking_settled(result);
 }
 
 /* ---- another program's ---- */
 
-/* Some part of the allocation that is open in the current context. With the books. */
-static struct opened *find(const struct key *key)
+/* Some part that is open in the current context of what the key opens. With the books. */
+static struct opened *find(const struct fgv_shared_part *part)
 {
     struct opened *opened = first;
-    while (opened && (opened->context_handle != fgv_thread.current || memcmp(&opened->key, key, sizeof(*key)) != 0)) {
+    while (opened && (opened->context_handle != fgv_thread.current ||
+                      memcmp(opened->part.key, part->key, sizeof(part->key)) != 0)) {
         opened = opened->next;
     }
     return opened;
@@ -162,20 +122,20 @@ static struct opened *find(const struct key *key)
 static struct opened *find_part(uint64_t context_handle, uint64_t address)
 {
     struct opened *opened = first;
-    while (opened && (opened->context_handle != context_handle || opened->base + opened->offset != address)) {
+    while (opened && (opened->context_handle != context_handle || opened->base + opened->part.offset != address)) {
         opened = opened->next;
     }
     return opened;
 }
 
-static CUresult ask_open(const struct key *key, struct fgv_reply_ipc_open *reply)
+static CUresult ask_open(const struct fgv_shared_part *part, uint64_t pool, struct fgv_reply_ipc_open *reply)
 {
     struct fgv_call call;
     struct fgv_request_ipc_open *request = fgv_call_begin(&call, FGV_CALL_ipc_open, sizeof(*request), 0);
     if (!request) {
         return call.error;
     }
-    *request = (struct fgv_request_ipc_open){.key = {key->words[0], key->words[1]}};
+    *request = (struct fgv_request_ipc_open){.key = {part->key[0], part->key[1]}, .may_be_own = pool != 0};
     return fgv_call_wait(&call, reply, sizeof(*reply));
 }
 
@@ -191,13 +151,13 @@ static CUresult ask_close(uint64_t base, uint64_t context_handle)
     return fgv_call_wait(&call, NULL, 0);
 }
 
-/* Where the allocation lies in the current context, as far as it is open there. Between fgv_asking_begin and
- * fgv_asking_end. */
-static CUresult base_of(const struct handle *handle, struct fgv_reply_ipc_open *reply, bool *is_new)
+/* Where it lies in the current context, as far as it is open there. Between fgv_asking_begin and fgv_asking_end. */
+static CUresult base_of(const struct fgv_shared_part *part, uint64_t pool, struct fgv_reply_ipc_open *reply,
+                        bool *is_new)
 {
     uint32_t nr_naps = 0;
     pthread_mutex_lock(&books);
-    const struct opened *known = find(&handle->key);
+    const struct opened *known = find(part);
     if (known) {
         *reply = (struct fgv_reply_ipc_open){.address = known->base, .bytes = known->base_bytes};
     }
@@ -208,23 +168,23 @@ static CUresult base_of(const struct handle *handle, struct fgv_reply_ipc_open *
     }
     CUresult result;
     do {
-        result = ask_open(&handle->key, reply);
+        result = ask_open(part, pool, reply);
     } while (fgv_asking_again(result, &nr_naps));
     return fgv_asking_settled(result);
 }
 
 /* Counts it, or enters it. Between fgv_asking_begin and fgv_asking_end. */
-static CUresult enter(const struct handle *handle, const struct fgv_reply_ipc_open *reply)
+static CUresult enter(const struct fgv_shared_part *part, uint64_t pool, const struct fgv_reply_ipc_open *reply)
 {
-    const uint64_t address = reply->address + handle->offset;
-    if (handle->bytes == 0 || handle->offset > reply->bytes || handle->bytes > reply->bytes - handle->offset) {
+    const uint64_t address = reply->address + part->offset;
+    if (part->bytes == 0 || part->offset > reply->bytes || part->bytes > reply->bytes - part->offset) {
         return CUDA_ERROR_INVALID_VALUE; /* forged */
     }
     pthread_mutex_lock(&books);
     struct opened *opened = find_part(fgv_thread.current, address);
     if (!opened) {
         opened = calloc(1, sizeof(*opened));
-        if (!opened || !fgv_memory_enter(address, handle->bytes, FGV_MEMORY_IMPORTED, 0, 0)) {
+        if (!opened || !fgv_memory_enter(address, part->bytes, FGV_MEMORY_IMPORTED, 0, pool)) {
             free(opened);
             pthread_mutex_unlock(&books);
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -232,10 +192,10 @@ static CUresult enter(const struct handle *handle, const struct fgv_reply_ipc_op
         *opened = (struct opened){.next = first,
                                   .context = fgv_thread.context,
                                   .context_handle = fgv_thread.current,
-                                  .key = handle->key,
+                                  .pool = pool,
                                   .base = reply->address,
                                   .base_bytes = reply->bytes,
-                                  .offset = handle->offset};
+                                  .part = *part};
         first = opened;
     }
     opened->nr_opens++;
@@ -243,15 +203,19 @@ static CUresult enter(const struct handle *handle, const struct fgv_reply_ipc_op
     return CUDA_SUCCESS;
 }
 
-static CUresult open_handle(const struct handle *handle, uint64_t *address)
+CUresult fgv_sharing_open(const struct fgv_shared_part *part, uint64_t pool, uint64_t *address)
 {
     struct fgv_reply_ipc_open reply;
     bool is_new;
+    CUresult result = fgv_span_open();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     fgv_asking_begin();
-    CUresult result = base_of(handle, &reply, &is_new);
+    result = base_of(part, pool, &reply, &is_new);
     if (result == CUDA_SUCCESS) {
-        result = enter(handle, &reply);
-        *address = reply.address + handle->offset;
+        result = enter(part, pool, &reply);
+        *address = reply.address + part->offset;
         if (result != CUDA_SUCCESS && is_new) {
             ask_close(reply.address, fgv_thread.current);
         }
@@ -260,37 +224,7 @@ static CUresult open_handle(const struct handle *handle, uint64_t *address)
     return result;
 }
 
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    struct handle given;
-    uint64_t address = 0;
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    memcpy(&given, &handle, sizeof(given));
-    if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || given.magic != HANDLE_MAGIC) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (fgv_capture_forbids()) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    result = fgv_span_open();
-    if (result == CUDA_SUCCESS) {
-        result = open_handle(&given, &address);
-    }
-    if (result == CUDA_SUCCESS) {
-        *pdptr = address;
-    }
-    return result;
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-}
-
-/* Takes one out of the list. Whether it was the last part of its allocation. With the books. */
+/* Takes one out of the list. Whether it was the last part of what its key opened. With the books. */
 static bool take_out(struct opened *gone)
 {
     struct opened **link = &first;
@@ -327,23 +261,35 @@ static CUresult close_at(const struct fgv_range *range)
     return result;
 }
 
-CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+CUresult fgv_sharing_close(const struct fgv_range *range)
 {
-    struct fgv_range range;
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    if (!fgv_memory_find(dptr, &range) || range.kind != FGV_MEMORY_IMPORTED || range.address != dptr) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (fgv_capture_forbids()) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
     fgv_asking_begin(); /* who opens it meanwhile finds it open, or asks for it behind this */
-    result = close_at(&range);
+    const CUresult result = close_at(range);
     fgv_asking_end();
     return result;
+}
+
+/* Whether one that is nearer to the list's head is a part of the same memory. */
+static bool is_counted(const struct opened *opened)
+{
+    const struct opened *other = first;
+    while (other->base != opened->base || other->context_handle != opened->context_handle) {
+        other = other->next;
+    }
+    return other != opened;
+}
+
+void fgv_sharing_count(uint64_t pool, uint64_t *used_bytes, uint64_t *reserved_bytes)
+{
+    *used_bytes = *reserved_bytes = 0;
+    pthread_mutex_lock(&books);
+    for (const struct opened *opened = first; opened; opened = opened->next) {
+        if (opened->pool == pool) {
+            *used_bytes += opened->part.bytes;
+            *reserved_bytes += is_counted(opened) ? 0 : opened->base_bytes;
+        }
+    }
+    pthread_mutex_unlock(&books);
 }
 
 void fgv_sharing_forget_context(const struct fgv_context *context)

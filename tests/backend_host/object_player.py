@@ -192,7 +192,7 @@ def make_memory(table: Table) -> None:
     table.serve("cuMemMap", address=MAPPED_AT, bytes=MAPPED_BYTES, handle=MAPPED)
     table.serve("cuMemSetAccess", address=MAPPED_AT, bytes=MAPPED_BYTES, access=3)
     table.make("cuMemCreate", "handle", bytes=2 << 20)
-    pool = table.make("cuMemPoolCreate", "handle", max_bytes=64 << 20)
+    pool = table.make("cuMemPoolCreate", "handle", max_bytes=64 << 20, is_shareable=1)
     table.serve("cuMemPoolSetAttribute", pool=pool, attribute=POOL_THRESHOLD, value=12345)
 
 

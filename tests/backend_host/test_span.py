@@ -13,6 +13,7 @@ SPAN = 0x3000_0000_0000
 STEP = 2 << 20
 BYTES = 64 * STEP
 EXTENT_MOST = 1 << 30
+POOL = 0x50_00000001_000001
 MEMORY = 4 << 30
 """Of softgpu's device."""
 OUT_OF_MEMORY, INVALID_VALUE, MAP_FAILED, NOT_SUPPORTED = 2, 1, 205, 801
@@ -112,13 +113,25 @@ def test_lies_about_the_span_are_refused(served: Served, fields: dict[str, Any])
     assert not SPAN <= allocate(served, STEP) < SPAN + BYTES
 
 
-def test_there_is_one_span_and_before_all_memory(served: Served) -> None:
+def test_there_is_one_span(served: Served) -> None:
     guest = served.primary()
-    address = allocate(served, STEP)
-    assert guest.call("span_open", address=SPAN, bytes=BYTES).result == INVALID_VALUE
-    guest.ok("cuMemFree_v2", dptr=address)
     guest.ok("span_open", address=SPAN, bytes=BYTES)
     assert guest.call("span_open", address=SPAN + BYTES, bytes=BYTES).result == INVALID_VALUE
+
+
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_after_memory_outside_of_it_there_is_none(served: Served, is_pooled: bool) -> None:
+    """Memory that a pool keeps would be taken for the span's, and counted as given back."""
+    guest = served.primary()
+    if is_pooled:
+        guest.ok("cuMemPoolCreate", handle=POOL, is_shareable=1)
+        guest.ok("cuMemPoolSetAttribute", pool=POOL, attribute=4, value=1 << 40)
+        address = int(guest.ok("cuMemAllocFromPoolAsync", pool=POOL, bytes=STEP).address)
+    else:
+        address = allocate(served, STEP)
+    assert guest.call("span_open", address=SPAN, bytes=BYTES).result == NOT_SUPPORTED
+    guest.ok("cuMemFree_v2", dptr=address)
+    assert guest.call("span_open", address=SPAN, bytes=BYTES).result == NOT_SUPPORTED
 
 
 def test_a_span_that_is_full_has_no_memory(served: Served) -> None:

@@ -21,7 +21,7 @@ ROOT = HERE.parents[1]
 OUTPUT = ROOT / "build" / "programs"
 
 NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
-NOT_CARRIED = ("checkpoint", "share_pool")
+NOT_CARRIED = ("checkpoint",)
 """What a device does for programs and FairGV refuses its guests: a program that is not here is compared."""
 SHARED = ("vector_add", "device_query", "simple_streams", "threads")
 DRIVER_API = (
@@ -30,6 +30,7 @@ DRIVER_API = (
     "checkpoint",
     "link_ptx",
     "share_descriptor",
+    "share_pool_misuse",
     "sharing",
     "stream_values",
     "virtual_memory",

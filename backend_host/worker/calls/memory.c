@@ -96,11 +96,11 @@ static CUresult deallocate(CUdeviceptr address)
 void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struct fgw_stream *stream)
 {
     struct fgw_range gone = *range;
-    fgw_exports_forget(worker, gone.address);
     fgw_ranges_erase(&worker->calls->allocated, range);
     if (gone.pool) {
-        fgw_pool_free(worker, &gone, stream);
+        fgw_pool_free(worker, &gone, stream); /* what is shared of a pool is a piece of it */
     } else {
+        fgw_exports_forget(worker, gone.address);
         fgw_quota_give(&worker->grantee, gone.bytes);
     }
 }

@@ -93,6 +93,12 @@ bool fgw_pools_have(const struct fgw_worker *worker, uint64_t address)
     return false;
 }
 
+struct fgw_range fgw_pool_piece_of(const struct fgw_range *range)
+{
+    const struct fgw_block *block = (const struct fgw_block *)(uintptr_t)range->owner;
+    return (struct fgw_range){.address = block->segment->address, .bytes = block->segment->bytes, .pool = range->pool};
+}
+
 /* ---- pools ---- */
 
 static struct fgw_memory_pool *new_pool(struct fgw_worker *worker)
@@ -161,6 +167,7 @@ CUresult fgw_serve_cuMemPoolCreate(struct fgw_worker *worker, const struct fgw_r
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pool->max_bytes = fixed->max_bytes;
+    pool->is_shareable = fixed->is_shareable != 0;
     return fgw_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
 }
 

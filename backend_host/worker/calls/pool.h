@@ -21,6 +21,8 @@ void fgw_pool_free(struct fgw_worker *worker, const struct fgw_range *range, str
  * that context has gone. */
 bool fgw_pool_is_piece_of(const struct fgw_range *range, const struct fgw_context *context);
 void fgw_pools_lose(struct fgw_worker *worker, const struct fgw_context *context);
+/* Of a shareable pool's memory: the whole piece that it lies in, which goes back as one. */
+struct fgw_range fgw_pool_piece_of(const struct fgw_range *range);
 /* Whether the address is one of a pool, used or not: no driver may be asked to free it. */
 bool fgw_pools_have(const struct fgw_worker *worker, uint64_t address);
 /* Attributes by CUDA's numbers. CUDA_ERROR_INVALID_VALUE: there is none, or it cannot be set to that. */

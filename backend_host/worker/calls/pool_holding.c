@@ -1,10 +1,11 @@
 /*
  * See pool_holding.h. A pool grows in segments of the span by steps, is cut into blocks (pool_blocks.h), and gives
  * back, extent by extent, what nobody waits for. Where there is no span each step is a piece of the driver's, which
- * goes back whole.
+ * goes back whole; so it is in a pool whose pieces other programs can have (sharing.c).
  */
 #include "calls/pool_holding.h"
 
+#include "calls/exports.h"
 #include "calls/span.h"
 #include "calls/state.h"
 #include "client/state.h"
@@ -97,16 +98,23 @@ static void release_in_segment(struct fgw_worker *worker, struct fgw_memory_pool
     }
 }
 
-/* A piece of the driver's, which would wait for work that runs. */
+/* One of the driver's would wait for work that runs. */
 static void release_piece(struct fgw_worker *worker, struct fgw_memory_pool *pool, struct fgw_segment *segment,
                           uint64_t keep_bytes)
 {
     const uint64_t address = segment->address, bytes = segment->bytes;
-    if (!segment->first->behind && segment->first->state == FGW_BLOCK_FREE && fgw_pool_is_idle(worker) &&
+    if (!segment->first->behind && segment->first->state == FGW_BLOCK_FREE &&
+        (worker->calls->span.bytes != 0 || fgw_pool_is_idle(worker)) &&
         pool->blocks.reserved_bytes >= keep_bytes + bytes) {
+        fgw_exports_forget(worker, address);
         fgw_blocks_remove(&pool->blocks, segment);
         fgw_span_free(worker, address, bytes);
     }
+}
+
+static bool is_in_pieces(const struct fgw_worker *worker, const struct fgw_memory_pool *pool)
+{
+    return worker->calls->span.bytes == 0 || pool->is_shareable;
 }
 
 void fgw_pool_give_back(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t keep_bytes)
@@ -114,10 +122,10 @@ void fgw_pool_give_back(struct fgw_worker *worker, struct fgw_memory_pool *pool,
     fgw_blocks_settle(&pool->blocks, &fgw_pool_hooks);
     for (struct fgw_segment *segment = pool->blocks.segments; segment;) {
         struct fgw_segment *next = segment->next;
-        if (worker->calls->span.bytes != 0) {
-            release_in_segment(worker, pool, segment, keep_bytes);
-        } else {
+        if (is_in_pieces(worker, pool)) {
             release_piece(worker, pool, segment, keep_bytes);
+        } else {
+            release_in_segment(worker, pool, segment, keep_bytes);
         }
         segment = next;
     }
@@ -182,24 +190,29 @@ static CUresult grow_in_span(struct fgw_worker *worker, struct fgw_memory_pool *
     return result;
 }
 
+/* Without a span it goes with the context that it is made in. */
 static CUresult grow_by_a_piece(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
+    const struct fgw_context *home = worker->calls->span.bytes == 0 ? worker->current : NULL;
     const uint64_t grown_bytes = round_to_steps(bytes);
     uint64_t address;
     if (!may_grow(worker, pool, bytes, grown_bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = fgw_span_allocate(worker, grown_bytes, &address);
-    if (result == CUDA_SUCCESS && !fgw_blocks_add(&pool->blocks, address, grown_bytes, worker->current)) {
+    if (result == CUDA_SUCCESS && !fgw_blocks_add(&pool->blocks, address, grown_bytes, home)) {
         fgw_span_free(worker, address, grown_bytes);
         result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS && !home) {
+        fgw_blocks_filled(&pool->blocks, pool->blocks.segments->first, grown_bytes); /* all of it: nothing is cut */
     }
     return result;
 }
 
 static CUresult grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
-    return worker->calls->span.bytes != 0 ? grow_in_span(worker, pool, bytes) : grow_by_a_piece(worker, pool, bytes);
+    return is_in_pieces(worker, pool) ? grow_by_a_piece(worker, pool, bytes) : grow_in_span(worker, pool, bytes);
 }
 
 CUresult fgw_pool_take(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes,

@@ -14,13 +14,14 @@ static const uint32_t attribute_ids[] = {
 
 struct saved_pool {
     uint64_t max_bytes;
+    uint64_t is_shareable;
     uint64_t attributes[NR_ATTRIBUTES];
 };
 
 const char *fgw_pool_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
 {
     const struct fgw_memory_pool *pool = handle->native;
-    struct saved_pool saved = {.max_bytes = pool->max_bytes};
+    struct saved_pool saved = {.max_bytes = pool->max_bytes, .is_shareable = pool->is_shareable};
     (void)worker;
     if (pool->nr_live != 0) {
         return "there is memory from it";
@@ -38,7 +39,8 @@ const char *fgw_pool_restore(struct fgw_worker *worker, const struct fgw_saved_h
     if (!fgw_saved_take(saved, &was, sizeof(was))) {
         return FGW_SAVED_CUT_SHORT;
     }
-    const struct fgv_request_cuMemPoolCreate create = {.handle = head->number, .max_bytes = was.max_bytes};
+    const struct fgv_request_cuMemPoolCreate create = {
+        .handle = head->number, .max_bytes = was.max_bytes, .is_shareable = was.is_shareable != 0};
     const char *why =
         fgw_saved_serve(worker, saved, &(struct fgw_saved_call){.call = FGV_CALL_cuMemPoolCreate, .fixed = &create});
     for (uint32_t i = 0; i < NR_ATTRIBUTES && !why; i++) {

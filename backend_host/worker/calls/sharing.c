@@ -14,6 +14,7 @@
 #include "calls/exports.h"
 #include "calls/extent_files.h"
 #include "calls/memory.h"
+#include "calls/pool.h"
 #include "calls/span.h"
 #include "client/daemon.h"
 #include "client/ranges.h"
@@ -28,13 +29,13 @@ static struct fgw_key key_of(const uint64_t *words)
     return (struct fgw_key){{words[0], words[1]}};
 }
 
-/* The descriptors go to the daemon; none stays here. */
-static CUresult share(struct fgw_worker *worker, const struct fgw_range *allocation, struct fgw_key *key)
+/* Of an allocation, or a piece of a pool. The descriptors go to the daemon; none stays here. */
+static CUresult share(struct fgw_worker *worker, const struct fgw_range *whole, struct fgw_key *key)
 {
-    const uint64_t bytes = fgw_span_round(allocation->bytes);
+    const uint64_t bytes = fgw_span_round(whole->bytes);
     int files[FGW_MAX_SHARED_FILES];
     uint32_t nr_files;
-    if (fgw_exports_find(worker, allocation->address, key)) {
+    if (fgw_exports_find(worker, whole->address, key)) {
         return CUDA_SUCCESS;
     }
     if (worker->track->busy) {
@@ -43,10 +44,10 @@ static CUresult share(struct fgw_worker *worker, const struct fgw_range *allocat
     }
     CUresult result = fgw_exports_begin(worker);
     if (result == CUDA_SUCCESS) {
-        result = fgw_extent_files_open(worker, allocation->address, bytes, files, &nr_files);
+        result = fgw_extent_files_open(worker, whole->address, bytes, files, &nr_files);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgw_exports_put(worker, allocation->address, bytes, files, nr_files, key);
+        result = fgw_exports_put(worker, whole->address, bytes, files, nr_files, key);
         fgw_extent_files_close(files, nr_files);
     }
     return result;
@@ -61,13 +62,14 @@ CUresult fgw_serve_ipc_export(struct fgw_worker *worker, const struct fgw_reques
     if (worker->calls->span.bytes == 0) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!range || range->pool) {
+    if (!range || (range->pool && !range->pool->is_shareable)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const CUresult result = share(worker, range, &key);
+    const struct fgw_range whole = range->pool ? fgw_pool_piece_of(range) : *range;
+    const CUresult result = share(worker, &whole, &key);
     if (result == CUDA_SUCCESS) {
         *answer = (struct fgv_reply_ipc_export){
-            .key = {key.words[0], key.words[1]}, .base = range->address, .bytes = range->bytes};
+            .key = {key.words[0], key.words[1]}, .base = whole.address, .bytes = whole.bytes};
     }
     return result;
 }
@@ -147,7 +149,7 @@ CUresult fgw_serve_ipc_open(struct fgw_worker *worker, const struct fgw_request 
     if (worker->calls->span.bytes == 0) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (fgw_exports_have(worker, &key)) {
+    if (fixed->may_be_own == 0 && fgw_exports_have(worker, &key)) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     for (uint32_t i = 0; i < sharing->nr_imports; i++) {

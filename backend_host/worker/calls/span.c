@@ -67,9 +67,9 @@ CUresult fgw_serve_span_open(struct fgw_worker *worker, const struct fgw_request
     if (!span->is_wanted || !has_calls() || !fits_granularity(worker)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (span->bytes != 0 || worker->calls->allocated.nr != 0 || fixed->address == 0 || fixed->bytes == 0 ||
-        fixed->address % FGW_SPAN_STEP_BYTES != 0 || fixed->bytes % FGW_SPAN_STEP_BYTES != 0 ||
-        fixed->bytes > FGW_SPAN_MOST_BYTES || fixed->address > UINT64_MAX - fixed->bytes) {
+    if (span->bytes != 0 || fixed->address == 0 || fixed->bytes == 0 || fixed->address % FGW_SPAN_STEP_BYTES != 0 ||
+        fixed->bytes % FGW_SPAN_STEP_BYTES != 0 || fixed->bytes > FGW_SPAN_MOST_BYTES ||
+        fixed->address > UINT64_MAX - fixed->bytes) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -276,6 +276,7 @@ CUresult fgw_span_allocate(struct fgw_worker *worker, uint64_t bytes, uint64_t *
     if (worker->calls->span.bytes != 0) {
         return allocate_in_span(worker, bytes, address);
     }
+    worker->calls->span.is_wanted = false; /* what is not in it now would be taken for what is */
     CUresult result = real.cuMemAlloc_v2 ? real.cuMemAlloc_v2(&placed, bytes) : CUDA_ERROR_NOT_SUPPORTED;
     *address = placed;
     return result;

@@ -84,6 +84,7 @@ struct fgw_memory_pool {
     uint64_t used_high_bytes, reserved_high_bytes;
     uint32_t reuse[FGW_POOL_NR_REUSES]; /* what the client allows: nothing follows from it but for the answer */
     uint32_t nr_live;
+    bool is_shareable; /* it grows by pieces, which other programs can have */
     bool is_destroyed; /* by the client; goes with its last allocation */
 };
 
@@ -130,7 +131,7 @@ struct fgw_swap {
 /* Of exports.c and sharing.c. */
 struct fgw_sharing {
     struct fgw_export {
-        uint64_t name; /* the address of an allocation, or the number of physical memory */
+        uint64_t name; /* the address of an allocation or of a pool's piece, or the number of physical memory */
         struct fgw_key key;
         bool is_gone; /* and the daemon has not been told */
     } exports[FGW_MAX_EXPORTS];
