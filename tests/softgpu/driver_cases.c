@@ -486,6 +486,7 @@ static const struct test_case cases[] = {
     {"pieces", case_pieces},
     {"physical", case_physical},
     {"remap", case_remap},
+    {"reserve", case_reserve},
     {"kinds", case_kinds},
     {"share", case_share},
     {"take", case_take},

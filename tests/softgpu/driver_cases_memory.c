@@ -224,6 +224,31 @@ int case_remap(const char *argument)
     return 0;
 }
 
+/* Addresses that are reserved between launches, wherever there is room: what kernels need themselves lies elsewhere. */
+int case_reserve(const char *argument)
+{
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr addresses[8];
+    unsigned int value;
+
+    (void)argument;
+    start();
+    for (unsigned int i = 0; i < 8; i++) {
+        CHECK(cuMemAddressReserve(&addresses[i], 8 * UNIT, 0, 0, 0));
+        CHECK(cuMemCreate(&handle, 8 * UNIT, &on_device, 0));
+        CHECK(cuMemMap(addresses[i], 8 * UNIT, 0, handle, 0));
+        CHECK(cuMemSetAccess(addresses[i], 8 * UNIT, &read_and_write, 1));
+        CHECK(fill(addresses[i], i, (unsigned int)(8 * UNIT / 4 / 256), 256));
+        CHECK(cuCtxSynchronize());
+    }
+    for (unsigned int i = 0; i < 8; i++) {
+        CHECK(cuMemcpyDtoH_v2(&value, addresses[i], 4));
+        printf("%u ", value);
+    }
+    printf("\n");
+    return 0;
+}
+
 static CUresult array_new(void)
 {
     const CUDA_ARRAY3D_DESCRIPTOR descriptor = {

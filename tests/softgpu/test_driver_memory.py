@@ -52,6 +52,12 @@ def test_what_is_mapped_changes_in_the_kernels_process_which_stays(device: Devic
     ]
 
 
+@pytest.mark.parametrize("wall", ["0", "1"])
+def test_addresses_that_are_reserved_between_launches(device: Device, wall: str) -> None:
+    result = device.with_settings(FAIRGV_SOFTGPU_WALL=wall).run_case("reserve")
+    assert result.stdout.split() == [str(number) for number in range(8)]
+
+
 def test_physical_memory_is_counted_until_nothing_has_it(device: Device) -> None:
     result = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M").run_case("physical")
     assert result.stdout.splitlines() == [

@@ -13,14 +13,22 @@
 
 #include "kernel_abi.h"
 
-#define FIRST_OFFSET (UINT64_C(4) << 40)
-#define END_OFFSET   (UINT64_C(7) << 40)
-#define UNIT_BYTES   (UINT64_C(2) << 20)
-#define NR_TRIES     1024
-#define MAX_STRIDE   (UINT64_C(64) << 30)
+#define FIRST_OFFSET  (UINT64_C(4) << 40)
+#define INSIDE_OFFSET (UINT64_C(6) << 40) /* from here on: of the process that runs kernels */
+#define END_OFFSET    (UINT64_C(7) << 40)
+#define UNIT_BYTES    (UINT64_C(2) << 20)
+#define NR_TRIES      1024
+#define MAX_STRIDE    (UINT64_C(64) << 30)
 
+static uint64_t first_offset = FIRST_OFFSET, end_offset = INSIDE_OFFSET;
 static uint64_t next_offset = FIRST_OFFSET; /* atomic */
 static uint64_t nr_outside;                 /* atomic: pieces of memory */
+
+void sgp_reach_go_inside(void)
+{
+    first_offset = next_offset = INSIDE_OFFSET;
+    end_offset = END_OFFSET;
+}
 
 bool sgp_reach_holds(uintptr_t start, uint64_t bytes)
 {
@@ -53,8 +61,8 @@ static uint64_t take_place(uint64_t bytes, uint64_t stride)
     uint64_t offset = __atomic_load_n(&next_offset, __ATOMIC_RELAXED), place, next;
 
     do {
-        place = bytes <= END_OFFSET - offset ? offset : FIRST_OFFSET;
-        next = stride <= END_OFFSET - place ? place + stride : END_OFFSET;
+        place = bytes <= end_offset - offset ? offset : first_offset;
+        next = stride <= end_offset - place ? place + stride : end_offset;
     } while (!__atomic_compare_exchange_n(&next_offset, &offset, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return place;
 }
@@ -86,7 +94,7 @@ void *sgp_reach_map(uint64_t bytes, int protection, int flags)
     void *at = MAP_FAILED;
 
     flags |= MAP_ANONYMOUS | (flags & MAP_SHARED ? 0 : MAP_PRIVATE);
-    if (bytes < END_OFFSET - FIRST_OFFSET) {
+    if (bytes < end_offset - first_offset) {
         at = map_inside(bytes, protection, flags);
     }
     if (at == MAP_FAILED) {

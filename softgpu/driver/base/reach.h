@@ -16,6 +16,10 @@
 void *sgp_reach_map(uint64_t bytes, int protection, int flags);
 void sgp_reach_unmap(void *start, uint64_t bytes);
 
+/* From now on this process maps where the one that it was forked from never does: what that maps for kernels is mapped
+ * here, too, at the same place. Before any other thread. */
+void sgp_reach_go_inside(void);
+
 /* Kernels may use these bytes, which somebody else mapped; and may no longer. */
 void sgp_reach_add(uintptr_t start, uint64_t bytes);
 void sgp_reach_remove(uintptr_t start, uint64_t bytes);

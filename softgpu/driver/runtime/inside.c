@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/reach.h"
 #include "runtime/confine.h"
 #include "runtime/wall_records.h"
 
@@ -92,6 +93,7 @@ void sgp_inside_main(int socket, int device, int parent)
     if (!sgp_confine(socket, parent)) {
         _exit(1);
     }
+    sgp_reach_go_inside();
     while (receive(&launch, sizeof(launch)) > 0) {
         struct sgp_wall_record record = {.question = SGP_WALL_ENDED};
 
