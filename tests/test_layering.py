@@ -34,7 +34,6 @@ OTHER_NAMES = {
     ("host_function", "capture"): "the guest puts a captured function where it keeps the others",
     ("managed_variable", "module"): "the guest copies these variables to the device and back",
     ("occupancy", "launch"): "the guest keeps the answers",
-    ("physical", "virtual_memory"): "virtual_memory.c would be too long",
     ("pool_cache", "pool_memory"): "the guest keeps freed memory",
     ("reservation", "virtual_memory"): "virtual_memory.c would be too long",
     ("shared_event", "memory"): "the table of events is registered as memory is, and no memory of the program's",

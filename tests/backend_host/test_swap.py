@@ -22,6 +22,10 @@ OUT_OF_MEMORY, INVALID_VALUE = 2, 1
 
 @pytest.fixture
 def served() -> Iterator[Served]:
+    yield from serving()
+
+
+def serving() -> Iterator[Served]:
     """Its client may have all of a device that is short, and has its span open."""
     host = Host(SOFTGPU)
     try:

@@ -33,6 +33,8 @@ BESIDE = (
     "managed_memory",
     "per_thread_stream",
     "pool_memory",
+    "share_descriptor",
+    "share_pool",
     "stream_values",
     "textures",
     "threads",
@@ -67,11 +69,11 @@ class Program:
 
     all: ClassVar[list["Program"]] = []
 
-    def __init__(self, host: Host, name: str, mib: int = MIB, stop: str = "") -> None:
+    def __init__(self, host: Host, name: str, mib: int = MIB, stop: str = "", kind: str = "allocated") -> None:
         self.host, self.name = host, name
         self.all.append(self)
         self._stop = host.state_dir / f"stop-{stop or name}"
-        self.child = host.start("much_memory", str(mib), str(self._stop), options=("--vgpu", name))
+        self.child = host.start("much_memory", str(mib), str(self._stop), kind, options=("--vgpu", name))
         assert self.child.stdout is not None
         assert self.child.stdout.readline() == "running\n"
 
@@ -115,6 +117,15 @@ def test_two_programs_take_turns(host: Host) -> None:
     assert sum(client["resident_bytes"] for client in clients) <= CAPACITY + EXTENT, "one may come between two looks"
     assert all(client["linear_bytes"] > CAPACITY // 2 for client in clients)
     assert all(client["displaced_ns"] > 0 for client in clients)
+    assert all(program.passes() for program in programs)
+
+
+@pytest.mark.parametrize("kind", ["mapped", "managed"])
+def test_memory_of_other_kinds_takes_turns(host: Host, kind: str) -> None:
+    programs = [Program(host, name, kind=kind) for name in ("one", "two")]
+    take_turns(host, "one", "two")
+    clients = [client for vgpu in vgpus(host).values() for client in vgpu["clients"]]
+    assert sum(client["resident_bytes"] for client in clients) <= CAPACITY + EXTENT
     assert all(program.passes() for program in programs)
 
 

@@ -29,6 +29,7 @@ DRIVER_API = (
     "boxes",
     "checkpoint",
     "link_ptx",
+    "much_memory",
     "share_descriptor",
     "share_pool_misuse",
     "sharing",

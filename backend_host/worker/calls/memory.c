@@ -2,7 +2,7 @@
  * Device memory under the vGPU's quota, and host memory of the region registered with the driver.
  *
  * The quota stands in front of the driver's own calls: the generated handlers call through a table of functions in
- * which these four are replaced. Pools and physical memory take from the same quota: pool.c, virtual_memory.c. Sizes
+ * which these four are replaced. Pools and physical memory take from the same quota: pool.c, physical.c. Sizes
  * are those that were asked for; what the driver rounds up is the host's affair.
  *
  * Registered memory lies in the region at the same address as in the guest program, so a device address of it is the
@@ -114,6 +114,8 @@ static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
     uint64_t room_bytes, most_bytes;
     if (result == CUDA_SUCCESS && fgw_room_free(&fgw_the_worker->grantee, &room_bytes, &most_bytes)) {
         *total_bytes = most_bytes < *total_bytes ? most_bytes : *total_bytes;
+        room_bytes -=
+            fgw_the_worker->calls->promised_bytes < room_bytes ? fgw_the_worker->calls->promised_bytes : room_bytes;
         *free_bytes =
             room_bytes < *free_bytes || fgw_room_is_short(&fgw_the_worker->grantee) ? room_bytes : *free_bytes;
     }

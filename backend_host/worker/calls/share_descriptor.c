@@ -5,21 +5,42 @@
 #include <unistd.h>
 
 #include "calls/exports.h"
+#include "calls/extent_files.h"
 #include "calls/memory.h"
+#include "calls/physical.h"
 #include "calls/sharing.h"
-#include "calls/virtual_memory.h"
 #include "client/handles.h"
 #include "client/service.h"
 #include "client/state.h"
 #include "page/account.h"
+#include "track/state.h"
 
 static const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/* Of one that is an extent the descriptor may be made as that of other memory is, of which nobody else may be at work.
+ */
+static CUresult open_file(struct fgw_worker *worker, struct fgw_physical *physical, int *file)
+{
+    int files[FGW_MAX_SHARED_FILES];
+    uint32_t nr_files;
+    if (physical->extent == 0) {
+        const CUresult result = fgw_physical_hold(worker, physical);
+        return result == CUDA_SUCCESS ? worker->driver.cuMemExportToShareableHandle(file, physical->native, type, 0)
+                                      : result;
+    }
+    if (worker->track->busy) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    const CUresult result = fgw_extent_files_open(worker, physical->extent, physical->bytes, files, &nr_files);
+    *file = result == CUDA_SUCCESS ? files[0] : -1; /* it is one extent */
+    return result;
+}
 
 CUresult fgw_serve_physical_export(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_physical_export *fixed = request->fixed;
     struct fgv_reply_physical_export *answer = reply;
-    const struct fgw_physical *physical = fgw_physical_find(worker, fixed->handle);
+    struct fgw_physical *physical = fgw_physical_find(worker, fixed->handle);
     struct fgw_key key;
     int file = -1;
     if (!physical || physical->nr_retained == 0 || physical->is_shareable == 0) {
@@ -32,7 +53,7 @@ CUresult fgw_serve_physical_export(struct fgw_worker *worker, const struct fgw_r
     if (!fgw_exports_find(worker, fixed->handle, &key)) {
         result = fgw_exports_begin(worker);
         if (result == CUDA_SUCCESS) {
-            result = worker->driver.cuMemExportToShareableHandle(&file, physical->native, type, 0);
+            result = open_file(worker, physical, &file);
         }
         if (result == CUDA_SUCCESS) {
             result = fgw_exports_put(worker, fixed->handle, physical->bytes, &file, 1, &key);

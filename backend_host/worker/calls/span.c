@@ -253,6 +253,29 @@ bool fgw_span_last_whole(const struct fgw_worker *worker, uint64_t address, uint
     return false;
 }
 
+/* ---- the client's own memory ---- */
+
+bool fgw_span_may_move(const struct fgw_worker *worker, uint64_t bytes)
+{
+    return fgw_room_is_short(&worker->grantee) && has_calls() && bytes != 0 && bytes % FGW_SPAN_STEP_BYTES == 0 &&
+           bytes <= MOVABLE_MOST_BYTES;
+}
+
+CUmemGenericAllocationHandle fgw_span_disown(struct fgw_worker *worker, uint64_t address)
+{
+    struct fgw_ranges *extents = &worker->calls->span.extents;
+    struct fgw_range *extent = fgw_ranges_find(extents, address);
+    const CUmemGenericAllocationHandle native = extent->owner;
+    if (native == 0) {
+        return 0;
+    }
+    fgw_swap_forget(worker, address);
+    fgw_room_leave(&worker->grantee, extent->bytes);
+    fgw_room_deallocate(&worker->grantee, extent->bytes);
+    fgw_ranges_erase(extents, extent);
+    return native;
+}
+
 /* ---- allocations ---- */
 
 static CUresult allocate_in_span(struct fgw_worker *worker, uint64_t bytes, uint64_t *address)

@@ -37,7 +37,7 @@ CUresult fgw_span_free(struct fgw_worker *worker, uint64_t address, uint64_t byt
 
 /* Addresses without memory, multiples of FGW_SPAN_STEP_BYTES; false: there is no span, or no room in it. */
 bool fgw_span_take(struct fgw_worker *worker, uint64_t bytes, uint64_t *address);
-/* Memory at addresses that were taken, and have none. */
+/* Memory at addresses that were taken, or that the client reserved itself, and have none. */
 CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t bytes);
 /* The memory whose extents lie in here, all of them whole; the addresses stay taken. Adds to `dropped_bytes`. */
 CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes);
@@ -45,6 +45,11 @@ CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t by
 bool fgw_span_last_whole(const struct fgw_worker *worker, uint64_t address, uint64_t bytes, struct fgw_range *extent);
 /* Of one extent; an allocation has so large ones, and a rest. */
 uint64_t fgw_span_extent_most_bytes(const struct fgw_worker *worker);
+/* Whether memory of the client's own may be an extent, which is one handle: where there is reason to bring it out. */
+bool fgw_span_may_move(const struct fgw_worker *worker, uint64_t bytes);
+/* Makes an extent memory that stays where it is: its handle is the caller's. 0: it is not on the device, and stays one.
+ */
+CUmemGenericAllocationHandle fgw_span_disown(struct fgw_worker *worker, uint64_t address);
 /* Brings an extent onto the device that is not there, as new memory. */
 CUresult fgw_span_bring(struct fgw_worker *worker, struct fgw_range *extent);
 /* Takes one off that is there; its bytes are lost. */

@@ -157,6 +157,7 @@ struct fgw_calls {
     struct fgw_ranges reserved; /* addresses without memory */
     struct fgw_ranges mapped;   /* physical memory at such addresses */
     uint64_t reserved_bytes;
+    uint64_t promised_bytes; /* of physical memory that there is none of yet */
     struct fgw_span span;
     struct fgw_swap swap;
     struct fgw_sharing sharing;

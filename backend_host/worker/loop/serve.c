@@ -243,10 +243,20 @@ static bool may_submit(struct fgw_worker *worker, const struct fgw_parsed *parse
             !(fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, stream_of(worker, parsed))));
 }
 
-/* The driver looks at the memory that it names, so that has to be there. */
+/* The driver looks at the memory that it names, or at its handle, so that has to be there. */
 static bool needs_memory(uint16_t call)
 {
-    return call == FGV_CALL_cuTexObjectCreate || call == FGV_CALL_ipc_export;
+    switch (call) {
+    case FGV_CALL_cuTexObjectCreate:
+    case FGV_CALL_ipc_export:
+    case FGV_CALL_physical_export:
+    case FGV_CALL_cuMemMap:
+    case FGV_CALL_cuMemSetAccess:
+    case FGV_CALL_cuMemUnmap:
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
