@@ -18,8 +18,9 @@ from backend_host.config import (
     milliseconds,
     system_file,
 )
+from backend_host.device_settings import check_name
 from backend_host.entitlement import add_options, given_options, option_names
-from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError
+from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.launching import start_in_background, wait_for_end, wait_for_next
 from backend_host.service import suspending
@@ -187,6 +188,12 @@ def _add_settings(start: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--device", choices=DEVICE_KINDS, help="cuda: NVIDIA's driver; soft: the CPU; auto: cuda if it answers"
     )
+    start.add_argument(
+        "--devices",
+        type=devices_argument,
+        metavar="NAMES",
+        help="which of its devices are served: numbers, or beginnings of UUIDs, with commas between: 0,GPU-5c7a (default all)",
+    )
     start.add_argument("--policy", type=policy_argument, choices=sorted(POLICIES), help="who gets the GPU next")
     start.add_argument(
         "--slice-ms", type=float, metavar="MS", help="how long a vGPU may hold the GPU while others wait"
@@ -249,6 +256,14 @@ def _add_web(start: argparse.ArgumentParser, commands: "argparse._SubParsersActi
     report.set_defaults(run=_report)
 
 
+def devices_argument(text: str) -> tuple[str, ...]:
+    """Names of devices on a command line."""
+    try:
+        return tuple(check_name("--devices", name.strip()) for name in text.split(","))
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("--devices: ")) from None
+
+
 def policy_argument(text: str) -> str:
     """A policy on a command line; who names one of the simulator is told so."""
     if text in SIMULATED:
@@ -262,6 +277,7 @@ def _given(options: argparse.Namespace) -> dict[str, object]:
     names = (
         "state_dir",
         "device",
+        "devices",
         "policy",
         "slicing",
         "quota",

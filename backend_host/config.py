@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from backend_host.device_settings import GpuSettings, read_devices, read_gpus
 from backend_host.entitlement import KEYS, PLAIN, Entitlement, read_changes
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
@@ -48,6 +49,8 @@ class Config:
     """Where the daemon keeps its socket, its log and what it knows of domains; nobody else may write there."""
     device: str = "auto"
     """What computes: cuda (NVIDIA's driver), soft (the software device), auto (cuda where it reports a device, else soft)."""
+    devices: tuple[str, ...] = ()
+    """Which devices of it are served: their numbers, or the beginnings of their UUIDs; empty: all."""
     policy: str = DEFAULT_POLICY
     """Who gets the GPU next; docs/scheduling.md."""
     slice_ns: int = 0
@@ -58,6 +61,8 @@ class Config:
     """A turn by bursts lasts no longer; a program with longer ones keeps the slice."""
     vgpu: Entitlement = PLAIN
     """What a vGPU has of which a command or a domain's definition says nothing; in a file a table, `[vgpu]`."""
+    gpu: tuple[GpuSettings, ...] = ()
+    """What one device has otherwise than the others; in a file a table for each, `[gpu.0]` or `[gpu.GPU-5c7a]` (docs/devices.md)."""
     limits: Limits = ORDINARY
     """How many programs, contexts, streams and modules a vGPU may have, and bytes of images; 0: no limit. In a file a table, `[limits]`."""
     users: UserSettings = ORDINARY_USERS
@@ -150,6 +155,8 @@ class Config:
         walls = {**values["walls"], "allow_missing": tuple(values["walls"]["allow_missing"])}
         read = {
             "state_dir": Path(values["state_dir"]),
+            "devices": tuple(values["devices"]),
+            "gpu": tuple(map(GpuSettings.from_json, values["gpu"])),
             "vgpu": Entitlement(**values["vgpu"]),
             "limits": Limits(**values["limits"]),
             "users": UserSettings(**values["users"]),
@@ -291,6 +298,8 @@ def read_again(config: Config) -> Config:
     if not config.file:
         raise ConfigError("this daemon was started without a file of settings: start it with --config FILE")
     given = json.loads(config.given)
+    if "devices" in given:
+        given["devices"] = tuple(given["devices"])
     again = load_as_said(Path(config.file), **{**given, "state_dir": config.state_dir})
     return dataclasses.replace(again, is_private=config.is_private, goes_around=config.goes_around)
 
@@ -338,6 +347,9 @@ def read_file(path: Path) -> FileRead:
             if key in _TABLES and isinstance(value, dict):
                 values[key] = _TABLES[key].read_all(value, wrong)
                 keys |= {f"{key}.{below}" for below in value}
+            elif key == "gpu" and isinstance(value, dict):
+                values[key] = gpus = read_gpus(value, wrong)
+                keys |= {f"{key}.{table.name}.{below}" for table in gpus for below in table.written()}
             else:
                 values[_MILLISECONDS.get(key, key)] = _read_key(key, value)
                 keys.add(key)
@@ -356,8 +368,10 @@ def keys_of_file() -> Sequence[str]:
 def _read_key(key: str, value: object) -> object:
     if key not in (known := keys_of_file()):
         raise ConfigError(f"unknown key {key!r}; known are: {', '.join(sorted(known))}")
-    if key in _TABLES:
+    if key in _TABLES or key == "gpu":
         raise ConfigError(f"{key} must be a table, not {value!r}")
+    if key == "devices":
+        return read_devices(value)
     if key in _MILLISECONDS:
         return milliseconds(value)
     if key in SIZES:

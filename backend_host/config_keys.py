@@ -16,13 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from backend_host.config import RULES, SIZES, Config, keys_of_file
+from backend_host.device_settings import KEYS as DEVICE_KEYS
+from backend_host.device_settings import GpuSettings
 from backend_host.entitlement import PARAMETERS, Entitlement
 from backend_host.limits import Limits
 from backend_host.service.user_settings import UserSettings
 from backend_host.walls.settings import SIZES as WALL_SIZES
 from backend_host.walls.settings import WallSettings
 
-TABLES: Mapping[str, type] = {"vgpu": Entitlement, "limits": Limits, "users": UserSettings, "walls": WallSettings}
+TABLES: Mapping[str, type] = {
+    "vgpu": Entitlement,
+    "gpu": GpuSettings,
+    "limits": Limits,
+    "users": UserSettings,
+    "walls": WallSettings,
+}
+HEADS = {"gpu": "gpu.0"}
+"""What stands in brackets above a table where that is not its name: of tables of which there may be several, an example."""
 _BY_PLACE = {
     "state_dir": "/run/fairgv of root, else fairgv in $XDG_RUNTIME_DIR",
     "softgpu_library": "the installation's",
@@ -30,7 +40,14 @@ _BY_PLACE = {
 }
 """Defaults that differ from user to user, or from host to host."""
 _BY_SUFFIX = {"_bytes": "size", "_ms": "milliseconds", "_us": "microseconds", "_s": "seconds", "_blocks": "blocks"}
-_BY_TYPE = {bool: "true or false", int: "whole number", float: "percent", str: "text", list: "list of texts"}
+_BY_TYPE = {
+    bool: "true or false",
+    int: "whole number",
+    float: "percent",
+    str: "text",
+    list: "list of texts",
+    tuple: "list of texts",
+}
 _UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
 
@@ -57,6 +74,9 @@ def keys() -> Iterator[Key]:
         yield Key("", name, _kind(name, defaults[name]), default, meanings[field], rule.text if rule else "")
     for table, declared in TABLES.items():
         meanings = _meanings(declared)
+        if table == "gpu":
+            yield from (Key(table, name, _kind(name, True), "as for all", meanings[name], "") for name in DEVICE_KEYS)
+            continue
         for name, value in _of_table(Config(), table).items():
             field = WALL_SIZES.get(name, name) if table == "walls" else name
             parameter = next((each for each in PARAMETERS.values() if table == "vgpu" and each.key == name), None)
@@ -103,6 +123,8 @@ def _field(name: str) -> str:
 
 
 def _of_table(config: Config, table: str) -> dict[str, Any]:
+    if table == "gpu":
+        return {f"{one.name}.{key}": value for one in config.gpu for key, value in one.written().items()}
     settings = getattr(config, table)
     if isinstance(settings, Entitlement):
         return settings.written()

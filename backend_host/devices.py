@@ -14,11 +14,12 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.device_settings import AS_FOR_ALL, GpuSettings, chosen, settings_of
 from backend_host.errors import DeviceUnavailableError
 from backend_host.worker._worker import ffi, lib
 
@@ -64,6 +65,8 @@ class Device:
     context_bytes: int = 0
     """What a context takes of it, and a stream, as it was weighed."""
     stream_bytes: int = 0
+    settings: GpuSettings = AS_FOR_ALL
+    """What the operator said of this device alone."""
 
     @property
     def costs(self) -> dict[str, int]:
@@ -152,20 +155,35 @@ def _plainly(kind: str, path: str, reason: str) -> str:
 def choose(config: Config) -> tuple[list[Device], str]:
     """The devices of the library to use under `config.device`, and one line saying which and why.
 
-    `auto` takes NVIDIA's driver when it loads and reports a device, else softgpu.
+    `auto` takes NVIDIA's driver when it loads and reports a device, else softgpu. Raises DeviceUnavailableError, and ConfigError where the
+    configuration names a device that is not there.
     """
     if config.device == "cuda":
-        devices = probe("cuda", config.cuda_library)
+        devices = as_configured(probe("cuda", config.cuda_library), config)
         return devices, _sentence(devices, "as asked")
     if config.device == "soft":
-        devices = _probe_softgpu(config)
+        devices = as_configured(_probe_softgpu(config), config)
         return devices, _sentence(devices, "as asked")
     try:
-        devices = probe("cuda", config.cuda_library)
+        found = probe("cuda", config.cuda_library)
     except DeviceUnavailableError as error:
-        devices = _probe_softgpu(config)
+        devices = as_configured(_probe_softgpu(config), config)
         return devices, f"{_sentence(devices, 'on the CPU')}. No GPU is served: {error}"
+    devices = as_configured(found, config)
     return devices, _sentence(devices, "NVIDIA's driver reports it")
+
+
+def as_configured(devices: Sequence[Device], config: Config) -> list[Device]:
+    """Of all devices of a library those that are to be served, each with what was said of it alone. Raises ConfigError."""
+    settings = settings_of(devices, config.gpu)
+    return [_with(device, settings.get(device.ordinal)) for device in chosen(devices, config.devices)]
+
+
+def _with(device: Device, settings: GpuSettings | None) -> Device:
+    if settings is None:
+        return device
+    preempts = device.preempts if settings.preempts is None else settings.preempts
+    return replace(device, preempts=preempts, settings=settings)
 
 
 def kernel_wall(device: Device) -> dict[str, str]:

@@ -44,16 +44,17 @@ def swap_bytes(config: Config) -> int:
 
 def capacity_of(device: Device, config: Config, nr_gpus: int = 1) -> Capacity:
     """What a Gpu's programs get of it. ConfigError when that is more than there is of the device's memory, or of the host's."""
-    whole = config.device_memory_bytes or device.memory_bytes
-    if config.device_memory_bytes > device.memory_bytes:
-        raise ConfigError(
-            f"device_memory_bytes is {format_size(whole)}, and {device.name} has {format_size(device.memory_bytes)}"
-        )
+    own = device.settings.device_memory_bytes
+    bounded = config.device_memory_bytes if own is None else own
+    whole = bounded or device.memory_bytes
+    if bounded > device.memory_bytes:
+        key = "device_memory_bytes" if own is None else f"[gpu.{device.settings.name}] device_memory_bytes"
+        raise ConfigError(f"{key} is {format_size(whole)}, and {device.name} has {format_size(device.memory_bytes)}")
     if config.oversubscribe == 1:
-        return Capacity(config.device_memory_bytes, config.device_memory_bytes)
+        return Capacity(bounded, bounded)
     if config.memory != "span":
         raise ConfigError('oversubscribe needs memory = "span": what the driver places cannot be moved')
-    resident = whole if config.device_memory_bytes else whole - config.nr_warm_workers * device.context_bytes
+    resident = whole if bounded else whole - config.nr_warm_workers * device.context_bytes
     resident = resident // _STEP * _STEP
     allocatable = int(resident * config.oversubscribe) // _STEP * _STEP
     swap = swap_bytes(config) // nr_gpus

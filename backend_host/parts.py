@@ -48,11 +48,12 @@ class Parts:
         self.gpus = [
             stack.enter_context(
                 serving(
-                    *(number, device, config, walls, tree, succession.store, succession.gpu(number, device)),
+                    *(device.ordinal, device, config, walls, tree, succession.store),
+                    left=succession.gpu(device.ordinal, device),
                     nr_gpus=len(devices),
                 )
             )
-            for number, device in enumerate(devices)
+            for device in devices
         ]
         self._check(config)  # a Gpu that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", server_identity(config.server_user))

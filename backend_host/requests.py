@@ -125,7 +125,7 @@ class Requests:
             raise RefusedError(
                 f"this host has {len(self._parts.gpus)} Gpus; name one with --gpu, as fairgv-host devices has it"
             )
-        gpu = find(self._parts.gpus, name or "0")
+        gpu = find(self._parts.gpus, name) if name else self._parts.gpus[0]
         return hand_overs.answer(gpu.page, self._parts.vgpus.names(gpu), int(request.get("after", 0)))
 
     def _open(self, session: Session, request: Message) -> Message:

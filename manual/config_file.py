@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 
 from backend_host import config_keys
-from backend_host.config_keys import TABLES, Key
+from backend_host.config_keys import HEADS, TABLES, Key
 
 OF_INSTALLATION = {
     "state_dir": "/run/fairgv",
@@ -27,13 +27,17 @@ def config_file() -> str:
     keys = list(config_keys.keys())
     lines = [_HEAD, *(line for key in keys if not key.table for line in _entry(key))]
     for table in TABLES:
-        lines += [*_comment(config_keys.about(table)), f"[{table}]", ""]
+        lines += [*_comment(config_keys.about(table)), f"[{HEADS.get(table, table)}]", ""]
         lines += [line for key in keys if key.table == table for line in _entry(key)]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _entry(key: Key) -> Iterator[str]:
-    """What a key means in comments, then the key."""
+    """What a key means in comments, then the key. One without a default of its own is not there to be taken as it stands."""
+    if key.table in HEADS:
+        yield from _comment(f"{key.name} ({key.kind}): {key.meaning}")
+        yield ""
+        return
     yield from _comment(key.meaning)
     if key.allowed:
         yield from _comment(f"Allowed: {key.allowed}.")

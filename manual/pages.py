@@ -12,7 +12,7 @@ from argparse_manpage.manpage import Manpage
 
 from backend_host import config_keys
 from backend_host.config import SYSTEM_FILE
-from backend_host.config_keys import TABLES, Key
+from backend_host.config_keys import HEADS, TABLES, Key
 from manual.commands import Command, below
 
 TITLE = "FairGV"
@@ -58,7 +58,7 @@ def of_configuration() -> str:
         *(_entry(key) for key in keys if not key.table),
     ]
     for table in TABLES:
-        lines += [f".SH TABLE [{table}]", text(config_keys.about(table))]
+        lines += [f".SH TABLE [{HEADS.get(table, table)}]", text(config_keys.about(table))]
         lines += [_entry(key) for key in keys if key.table == table]
     lines += [".SH EXAMPLE", ".nf", *map(escaped, EXAMPLE.splitlines()), ".fi"]
     lines += [".SH FILES", escaped(str(SYSTEM_FILE)), ".SH SEE ALSO", escaped("fairgv-host(1), fairgv-run(1)")]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from backend_host import config_keys
-from backend_host.config_keys import TABLES, Key
+from backend_host.config_keys import HEADS, TABLES, Key
 from manual.commands import COMMANDS, Command, options
 from manual.pages import ABOUT_FILE, EXAMPLE, sentence
 
@@ -74,7 +74,7 @@ def of_configuration() -> str:
     lines = ["# The configuration", "", *_paragraphs(ABOUT_FILE), "```toml", *EXAMPLE.splitlines(), "```", ""]
     lines += ["## Keys", "", *_keys(key for key in keys if not key.table), ""]
     for table in TABLES:
-        lines += [f"## [{table}]", "", prose(config_keys.about(table)), ""]
+        lines += [f"## [{HEADS.get(table, table)}]", "", prose(config_keys.about(table)), ""]
         lines += [*_keys(key for key in keys if key.table == table), ""]
     return "\n".join(lines)
 

@@ -262,13 +262,14 @@ def serving(
     capacity = capacity_of(device, config, nr_gpus)
     if left is not None:
         device = replace(device, context_bytes=left.record.context_bytes, stream_bytes=left.record.stream_bytes)
+        device = replace(device, preempts=left.page.is_preemptive)  # as its programs know it
     groups = None if cgroups is None else Groups(cgroups, number)
     more = kernel_wall(device) | (preemption_environment(config) if device.preempts else {})
     start = worker_start(
         device, config, walls, groups, more, swap_bytes=capacity.allocatable if capacity.is_short else 0
     )
     with contextlib.ExitStack() as stack:
-        slice_ns = config.slice_ns or device.slice_ns
+        slice_ns = device.settings.slice_ns or config.slice_ns or device.slice_ns
         page = stack.enter_context(
             ControlPage.create(slice_ns, is_preemptive=device.preempts) if left is None else left.page
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from backend_host.config import Config
 from backend_host.devices import check_walls, choose
 from backend_host.doctor.verdict import Verdict, failed, passed, warned
-from backend_host.errors import DeviceUnavailableError
+from backend_host.errors import DeviceUnavailableError, FairGVError
 from backend_host.ipc import Message
 
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -48,7 +48,7 @@ def read_device(config: Config, status: Message | None) -> DeviceReading:
     for kind in ("cuda", "soft") if config.device == "auto" else (config.device,):
         try:
             devices, _ = choose(replace(config, device=kind))
-        except DeviceUnavailableError as error:
+        except FairGVError as error:
             reasons.append(str(error))
             continue
         try:

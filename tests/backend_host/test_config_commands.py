@@ -10,6 +10,7 @@ from backend_host import config as configuration
 from backend_host.cli import main
 from backend_host.config import RULES, Config, load_config, problems
 from backend_host.config_keys import keys, toml, written
+from backend_host.device_settings import KEYS
 from backend_host.entitlement import Entitlement
 from backend_host.errors import ConfigError
 from backend_host.limits import Limits
@@ -133,7 +134,8 @@ def test_what_is_shown_is_a_file_of_the_same_configuration(file: Path, capsys: p
 
 def test_every_key_is_told_of() -> None:
     told = {f"{key.table}.{key.name}".lstrip("."): key for key in keys()}
-    assert told.keys() == written(Config()).keys()
+    of_one_device = {f"gpu.{key}" for key in KEYS}
+    assert told.keys() == written(Config()).keys() | of_one_device
     assert all(key.meaning and key.kind and key.default for key in told.values())
     assert told["slice_ms"].kind == "milliseconds"
     assert told["region_bytes"].default == '"256M"'

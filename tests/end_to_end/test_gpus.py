@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from backend_host.cli import host_command
+from backend_host.device_settings import GpuSettings
 from tests.end_to_end.host import Host, comparable, start_host, stop_host, wait_until
 from tests.end_to_end.test_nvml import guest
 
@@ -139,6 +140,20 @@ def test_a_program_goes_where_its_memory_fits(host: Host) -> None:
         keeper.terminate()
         keeper.communicate()
     wait_until(lambda: not vgpus(host), "they are gone")
+
+
+def test_a_device_that_is_named_alone_keeps_its_number(two_devices: None, tmp_path: Path) -> None:
+    """And what was said of it holds."""
+    settings = (GpuSettings("1", slice_ms=7.0, device_memory_bytes=64 << 20),)
+    host = start_host(tmp_path, devices=("1",), gpu=settings)
+    try:
+        [gpu] = host.status()["gpus"]
+        assert (gpu["number"], gpu["slice_ns"], gpu["capacity_bytes"]) == (1, 7_000_000, 64 << 20)
+        assert host.guest("vector_add").returncode == 0
+        assert "no Gpu of this host is called '0'" in host.guest("vector_add", options=("--gpu", "0")).stderr
+        assert host_command(host.state_dir, "grants").returncode == 0
+    finally:
+        stop_host(host)
 
 
 def test_the_watchdog_of_one_gpu_leaves_the_other_alone(strict_host: Host) -> None:

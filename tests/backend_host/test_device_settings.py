@@ -1,0 +1,183 @@
+"""Which devices are served, and what one of them has otherwise: names, tables, and every sentence that refuses one."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from backend_host.cli import make_parser
+from backend_host.config import Config, load_as_said, load_config, problems, read_again
+from backend_host.config_keys import toml, written
+from backend_host.device_settings import GpuSettings, chosen, settings_of
+from backend_host.devices import Device, as_configured
+from backend_host.errors import ConfigError
+from backend_host.oversubscription import capacity_of
+from backend_host.service.reload import differences
+
+DEVICES = [
+    Device(
+        kind="soft",
+        path="libcuda.so.1",
+        ordinal=ordinal,
+        uuid=uuid,
+        pci_bus_id="",
+        name="device",
+        memory_bytes=4 << 30,
+        capability="8.0",
+        driver_version=13000,
+        preempts=False,
+        reaches_host=False,
+        facts=b"",
+    )
+    for ordinal, uuid in enumerate(("GPU-5c7a0001-aa", "GPU-5c7a0002-bb", "GPU-90000003-cc"))
+]
+
+
+def read(tmp_path: Path, text: str) -> Config:
+    path = tmp_path / "fairgv.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def numbers(devices: list[Device]) -> list[int]:
+    return [device.ordinal for device in devices]
+
+
+@pytest.mark.parametrize(
+    ("names", "served"),
+    [
+        ((), [0, 1, 2]),
+        (("2", "0"), [0, 2]),
+        (("gpu-5C7A0002",), [1]),
+        (("1", "GPU-5c7a0002"), [1]),
+        (("GPU-9", "0"), [0, 2]),
+    ],
+)
+def test_devices_are_named_by_number_or_uuid(names: tuple[str, ...], served: list[int]) -> None:
+    assert numbers(chosen(DEVICES, names)) == served
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (("3",), r"^devices: no device of this host is called 3; there are 0 \(GPU-5c7a0001-aa\), 1 "),
+        (("GPU-5c7a",), "^devices: several devices are called GPU-5c7a; there are"),
+        (("0", "GPU-ff"), "^devices: no device of this host is called GPU-ff"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(names: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        chosen(DEVICES, names)
+
+
+def test_a_table_is_of_one_device(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        'slice_ms = 5\ndevices = [1, 0]\n[gpu.1]\nslice_ms = 12.5\npreempts = true\n[gpu.GPU-90]\ndevice_memory_bytes = "1G"\n',
+    )
+    first, second = as_configured(DEVICES, config)
+    assert (first.ordinal, first.settings.slice_ns, first.preempts) == (0, None, False)
+    assert (second.ordinal, second.settings.slice_ns, second.preempts) == (1, 12_500_000, True)
+    assert Config.from_json(config.to_json()) == config
+    [third] = as_configured(DEVICES, dataclasses.replace(config, devices=("2",)))
+    assert capacity_of(third, config).resident == 1 << 30
+    assert capacity_of(first, config).resident == 0
+
+
+def test_a_device_has_all_its_memory_where_others_have_a_part(tmp_path: Path) -> None:
+    config = read(
+        tmp_path, 'device_memory_bytes = "1G"\n[gpu.0]\ndevice_memory_bytes = 0\n[gpu.1]\ndevice_memory_bytes = "8G"\n'
+    )
+    first, second, third = as_configured(DEVICES, config)
+    assert [capacity_of(device, config).resident for device in (first, third)] == [0, 1 << 30]
+    with pytest.raises(ConfigError, match=r"^\[gpu.1\] device_memory_bytes is 8 GiB, and device has 4 GiB$"):
+        capacity_of(second, config)
+
+
+@pytest.mark.parametrize(
+    ("tables", "sentence"),
+    [
+        (("GPU-5c7a",), r"^\[gpu.GPU-5c7a\]: several devices are called"),
+        (("7",), r"^\[gpu.7\]: no device of this host is called 7"),
+        (("0", "GPU-5c7a0001"), r"^\[gpu.0\] and \[gpu.GPU-5c7a0001\] are of one device: make one table of them$"),
+    ],
+)
+def test_a_table_of_no_device_is_refused(tables: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        settings_of(DEVICES, [GpuSettings(name) for name in tables])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("devices = 1", 'devices must be a list of numbers and UUIDs, as [0, "GPU-5c7a"], not 1'),
+        (
+            "devices = [true]",
+            "devices: a device is named by its number or by the beginning of its UUID, GPU-5c7a say, not True",
+        ),
+        ("devices = ['']", "devices: a device is named by"),
+        ("devices = [-1]", "devices: a device is named by"),
+        ("gpu = 3", "gpu must be a table, not 3"),
+        ("[gpu]\nslice_ms = 3", "[gpu.slice_ms]: a device is named by"),
+        ("[gpu]\n0 = 3", "[gpu.0] must be a table, not 3"),
+        ("[gpu.'a b']", "[gpu.a b]: a device is named by"),
+        ("[gpu.0]\nslice = 3", "[gpu.0] unknown key 'slice'; known are: device_memory_bytes, preempts, slice_ms"),
+        ("[gpu.0]\nslice_ms = 0.5", "[gpu.0] slice_ms must be at least 1, in milliseconds, not 0.5"),
+        ("[gpu.0]\nslice_ms = true", "[gpu.0] slice_ms must be"),
+        ("[gpu.0]\nslice_ms = nan", "[gpu.0] slice_ms must be"),
+        ("[gpu.0]\nslice_ms = inf", "[gpu.0] slice_ms must be"),
+        ("[gpu.0]\npreempts = 1", "[gpu.0] preempts must be true or false, not 1"),
+        (
+            "[gpu.0]\ndevice_memory_bytes = '1M'",
+            "[gpu.0] device_memory_bytes must be 0, for all there is, or at least 64M, not '1M'",
+        ),
+        ("[gpu.0]\ndevice_memory_bytes = 'much'", "[gpu.0] device_memory_bytes must be a size"),
+    ],
+)
+def test_every_wrong_key_is_named(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "fairgv.toml"
+    path.write_text(text)
+    assert [said for said in problems(path) if said.startswith(sentence)] == problems(path) != []
+    with pytest.raises(ConfigError):
+        load_config(path)
+
+
+def test_what_is_shown_is_a_file_of_the_same(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        'devices = [1, "GPU-90"]\n[gpu.GPU-5c7a]\nslice_ms = 7\ndevice_memory_bytes = "1G"\npreempts = false\n',
+    )
+    shown = written(config)
+    assert (shown["devices"], shown["gpu.GPU-5c7a.device_memory_bytes"]) == (("1", "GPU-90"), "1G")
+    keys = {key.rpartition(".")[2]: value for key, value in shown.items() if key.startswith("gpu.")}
+    text = "\n".join(
+        [
+            f"devices = {toml(shown['devices'])}",
+            "[gpu.GPU-5c7a]",
+            *(f"{key} = {toml(value)}" for key, value in keys.items()),
+        ]
+    )
+    assert read(tmp_path, text) == config
+
+
+def test_an_option_wins_and_is_kept_for_a_reload(tmp_path: Path) -> None:
+    path = tmp_path / "fairgv.toml"
+    path.write_text("devices = [0]\n")
+    options = make_parser().parse_args(["start", "--devices", "1, GPU-90"])
+    assert options.devices == ("1", "GPU-90")
+    config = load_as_said(path, devices=options.devices)
+    assert config.devices == ("1", "GPU-90")
+    assert read_again(config).devices == ("1", "GPU-90")
+    assert json.loads(config.given)["devices"] == ["1", "GPU-90"]
+
+
+def test_an_option_that_names_nothing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["start", "--devices", "0,,1"])
+    assert "a device is named by its number" in capsys.readouterr().err
+
+
+def test_a_change_takes_a_start_and_is_named() -> None:
+    before, after = Config(), Config(devices=("1",), gpu=(GpuSettings("0", slice_ms=3),))
+    assert [change.key for change in differences(before, after)] == ["devices", "gpu"]
