@@ -45,6 +45,8 @@ class Listed:
     """As it was asked for."""
     gpu_number: int | None = None
     gpu_name: str | None = None
+    demand: float | None = None
+    """How much of it its programs would use, each alone."""
 
 
 def listing(
@@ -102,6 +104,7 @@ def _of_vgpu(vgpu: VGpuStatistics, gpu_name: str, sight: Sight | None, state_of_
         **_entitled(vgpu),
         gpu_number=vgpu.gpu_number,
         gpu_name=gpu_name,
+        demand=vgpu.demand,
     )
 
 

@@ -31,13 +31,20 @@ class ClientStatistics(ClientCounters, _Program):
 
     phase: str = "out"
     """Where its worker stands towards the GPU: docs/grants.md has the words."""
+    demand: float | None = None
+    """How much of the GPU it would use if it were alone, 0 to 1, in the last minute; None: not known."""
 
     @classmethod
-    def of(cls, reading: WorkerReading) -> "ClientStatistics":
+    def of(cls, reading: WorkerReading, demand: float | None = None) -> "ClientStatistics":
         """From the worker's slot."""
         counters = {name: getattr(reading, name) for name in _OF_CLIENT}
         return cls(
-            program=reading.program, client=reading.client, worker_pid=reading.pid, phase=reading.phase, **counters
+            program=reading.program,
+            client=reading.client,
+            worker_pid=reading.pid,
+            phase=reading.phase,
+            demand=demand,
+            **counters,
         )
 
 
@@ -102,6 +109,9 @@ class VGpuStatistics(Entitlement, _VGpu):
     """Its part of the GPU, 0 to 1, in the last so many seconds, or since it came."""
     entitled_share: float | None = None
     """The part that it is entitled to, by weights and bounds, beside the others that are active; None: it is not active."""
+    demand: float | None = None
+    """How much of the GPU its programs would use, each alone, in the last minute, up to its limit: above 1 they want more than there is. None:
+    not known."""
     turn_ns: int = 0
     """How long its turns may last while others wait."""
     late_ns: int = 0
@@ -161,6 +171,8 @@ class GpuStatistics(DeviceStatistics):
     """Of its memory, by all vGPUs."""
     recent_shares: Mapping[int, float]
     """The part of the time that it was used, 0 to 1, in the last so many seconds, or since the daemon started."""
+    demand: float | None = None
+    """How much of it its vGPUs want, together; above 1 more than there is. None: not known."""
     nr_mended: int = 0
     """Words of the grant that were mended: more than a few, and a worker was taken over."""
     min_max_ratio: float | None = None

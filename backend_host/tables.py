@@ -23,18 +23,21 @@ NO_CLIENT = "no client"
 _NOTHING = "-"
 _LEAST_NAME = 8
 _GAP = 2
+_UUID_BEGIN = len("GPU-5c7a1234")
+"""So much of it names a device."""
 
 
 @dataclass(frozen=True)
 class Column:
     """One of a table: `cell` makes its text of an entry. A name may be cut where the line is too short, words and figures are not. `is_long`:
-    it is in the long table alone."""
+    it is in the long table alone; `is_brief`: in the other one alone."""
 
     head: str
     cell: Callable[[Message], str]
     is_name: bool = False
     is_word: bool = False
     is_long: bool = False
+    is_brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def plain_table() -> Table:
 
 def table(columns: Sequence[Column], entries: Iterable[Message], *, is_long: bool = False) -> RenderableType:
     """One row an entry."""
-    shown = [column for column in columns if is_long or not column.is_long]
+    shown = [column for column in columns if not (column.is_brief if is_long else column.is_long)]
     return _Fitting(shown, [[column.cell(entry) for column in shown] for entry in entries])
 
 
@@ -113,6 +116,12 @@ def _when(window: str) -> str:
 
 def _percent(share: float | None) -> str:
     return _NOTHING if share is None else f"{share:.1%}"
+
+
+def _demand(entry: Message) -> str:
+    """A daemon of an earlier release tells nothing of that."""
+    demand = entry.get("demand")
+    return _NOTHING if demand is None else f"{demand:.0%}"
 
 
 def printable(text: str) -> Text:
@@ -153,7 +162,7 @@ def use(gpu: Message) -> str:
     """How much a Gpu was used lately, and its memory is now."""
     windows = list(gpu["recent_shares"])
     shares = [f"{_percent(gpu['recent_shares'][window])} of {_when(window)}" for window in (windows[0], windows[-1])]
-    return f"in use {', '.join(shares)}; {format_size(gpu['used_bytes'])} taken"
+    return f"in use {', '.join(shares)}; demand {_demand(gpu)}; {format_size(gpu['used_bytes'])} taken"
 
 
 def notes(message: Message) -> list[Text]:
@@ -187,12 +196,16 @@ def _walls(names: Sequence[str]) -> str:
 GPUS = (
     Column("GPU", lambda gpu: str(gpu["number"])),
     Column("name", lambda gpu: gpu["name"], is_name=True),
+    Column("UUID", lambda gpu: gpu["uuid"][:_UUID_BEGIN], is_word=True, is_brief=True),
     Column("UUID", lambda gpu: gpu["uuid"], is_word=True, is_long=True),
-    Column("PCI", lambda gpu: gpu["pci_bus_id"], is_word=True),
+    Column("PCI", lambda gpu: gpu["pci_bus_id"], is_word=True, is_long=True),
     Column("memory", lambda gpu: format_size(gpu["memory_bytes"])),
-    Column("taken", lambda gpu: format_size(gpu["used_bytes"]), is_long=True),
+    Column("taken", lambda gpu: format_size(gpu["used_bytes"])),
     Column("policy", lambda gpu: gpu["policy"], is_word=True),
-    Column("last 60 s", lambda gpu: _recent(gpu, -1)),
+    Column("slice", lambda gpu: format_time(gpu["slice_ns"]), is_long=True),
+    Column("preempts", lambda gpu: "yes" if gpu["preempts"] else "no", is_word=True, is_long=True),
+    Column("demand", _demand),
+    Column("last 60 s", lambda gpu: _recent(gpu, -1), is_long=True),
     Column("GPU time", lambda gpu: format_time(gpu["used_ns"]), is_long=True),
     Column("vGPUs", lambda gpu: ", ".join(gpu["vgpus"]) or "none", is_name=True),
 )
@@ -219,6 +232,7 @@ def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:
         Column("limit", _limit, is_long=True),
         Column("entitled", lambda vgpu: _percent(vgpu["entitled_share"])),
         *recent,
+        Column("demand", _demand),
         Column("GPU time", lambda vgpu: format_time(vgpu["used_ns"]), is_long=True),
         Column("since start", lambda vgpu: _percent(vgpu["share"]), is_long=True),
         Column("memory", lambda vgpu: format_size(vgpu["memory_bytes"])),
@@ -250,6 +264,7 @@ CLIENTS = (
     Column("back", lambda client: format_size(client["from_device_bytes"]), is_long=True),
     Column("memory", lambda client: format_size(client["memory_bytes"])),
     Column("GPU time", lambda client: format_time(client["gpu_ns"])),
+    Column("demand", _demand),
 )
 
 
@@ -278,6 +293,7 @@ LISTED = (
     Column("request", _request, is_long=True),
     Column("limit", _limit, is_long=True),
     Column("quota", _quota),
+    Column("demand", _demand),
     Column("device", _device, is_name=True),
 )
 

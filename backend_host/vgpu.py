@@ -119,6 +119,7 @@ class VGpu:
             share=account.used_ns / all_ns if all_ns else 0.0,
             recent_shares=dict(zip(WINDOWS_S, self.gpu.keeper.recent_shares(self.index, account.used_ns), strict=True)),
             entitled_share=entitled_share,
+            demand=self.gpu.demands([account])[self.index],
             nr_grants=account.nr_grants,
             turn_ns=self.gpu.keeper.turn_ns(self.index),
             late_ns=self._late_ns(),
@@ -177,7 +178,10 @@ class VGpu:
 
     def clients(self) -> tuple[ClientStatistics, ...]:
         """Of its programs that are served now."""
-        return tuple(ClientStatistics.of(reading) for reading in self._readings())
+        of_program = self.gpu.monitor.demand.of_program
+        return tuple(
+            ClientStatistics.of(reading, of_program(reading.slot, reading.pid)) for reading in self._readings()
+        )
 
     def _readings(self) -> list[WorkerReading]:
         """Of its workers that serve, or have just ended."""

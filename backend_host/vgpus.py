@@ -30,6 +30,7 @@ from backend_host.vm.region_file import region_path
 from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
 from ivshmem.region import RegionStatus, Wake
+from scheduler.placement import Known
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -293,7 +294,7 @@ class VGpuRegistry(VGpuTable):
     def _create(self, wanted: Wanted, memory: int) -> VGpu:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
         try:
-            gpu, index = place(self._gpus, wanted.entitlement, self._entitlements_on)
+            gpu, index = place(self._gpus, wanted.entitlement, self._entitlements_on, lambda gpu: Known(gpu.demand()))
         except RefusedError:
             os.close(memory)
             raise

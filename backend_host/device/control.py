@@ -27,6 +27,7 @@ from backend_host.device.readings import (
     Room,
     VgpuReading,
     Waiting,
+    WantReading,
     Why,
     WorkerReading,
     WorkerState,
@@ -344,6 +345,15 @@ class ControlPage:
                 displaced_since_ns=reading.displaced_since_ns,
             )
             for reading in readings[0:nr]
+        ]
+
+    def wants(self) -> list[WantReading]:
+        """What each worker that serves a program says of how much that wants the device."""
+        readings = ffi.new(f"struct fgw_demand_reading[{MAX_WORKERS}]")
+        nr = lib.fgw_control_demands(self.page, readings)
+        return [
+            WantReading(*(one.slot, one.vgpu, one.pid, bool(one.waits)), one.gpu_ns, one.busy_ns, one.waited_ns)
+            for one in readings[0:nr]
         ]
 
     def holder(self) -> Grant:

@@ -16,6 +16,7 @@ from backend_host.coscheduling import Coscheduler
 from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage
+from backend_host.device.demand import Monitor, total
 from backend_host.device.pager import Pager
 from backend_host.device.readings import VgpuReading
 from backend_host.devices import Device, kernel_wall
@@ -58,6 +59,7 @@ class Gpu:
     keeper: GrantKeeper
     workers: Workers
     coscheduler: Coscheduler
+    monitor: Monitor
     walls: frozenset[str]
     """What each of its workers is behind."""
     retired_ns: int = 0
@@ -94,6 +96,25 @@ class Gpu:
     def used_ns(self, accounts: Iterable[VgpuReading]) -> int:
         """By these accounts, of all its vGPUs."""
         return self.retired_ns + sum(account.used_ns for account in accounts)
+
+    def demand(self) -> float | None:
+        """How much of it its vGPUs want, together: above 1 more than there is. None: of one it is not known yet."""
+        return self._demand(self.demands(self.page.vgpus()))
+
+    def demands(self, accounts: Iterable[VgpuReading]) -> dict[int, float | None]:
+        """How much of it each of these vGPUs wants, by its number, no more than its limit. One without a program wants nothing; None: it never
+        used the device, or none of its programs has run for long enough."""
+        wanted = self.monitor.demand.of_vgpus()
+        found = {}
+        for account in accounts:
+            demand = wanted.get(account.vgpu, 0.0 if account.used_ns else None)
+            limit = account.limit_permille / 1000 if account.limit_permille else None
+            found[account.vgpu] = demand if demand is None or limit is None else min(demand, limit)
+        return found
+
+    @staticmethod
+    def _demand(demands: Mapping[int, float | None]) -> float | None:
+        return None if None in demands.values() else total(demands.values())
 
     @contextlib.contextmanager
     def watched(
@@ -154,6 +175,7 @@ class Gpu:
             slice_ns=self.page.slice_ns,
             used_ns=self.used_ns(accounts),
             used_bytes=sum(account.memory_bytes for account in accounts),
+            demand=self._demand(self.demands(accounts)),
             recent_shares=dict(zip(WINDOWS_S, self.keeper.all_recent_shares(used_ns), strict=True)),
             nr_worker_deaths=self.retired_deaths + nr_worker_deaths,
             vgpus=tuple(vgpus.values()),
@@ -295,7 +317,10 @@ def serving(
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
-        gpu = Gpu(number, device, page, keeper, workers, coscheduler, walls, capacity=capacity, pager=pager)
+        monitor = Monitor(page)
+        monitor.start()
+        stack.callback(monitor.stop)
+        gpu = Gpu(number, device, page, keeper, workers, coscheduler, monitor, walls, capacity=capacity, pager=pager)
         if left is None:
             store.put(gpu.item, gpu.record().written(), page.objects)
         else:

@@ -6,6 +6,7 @@ Times are CLOCK_MONOTONIC (`time.monotonic_ns()`).
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from backend_host.generated.counters import WorkerCounters
 
@@ -83,6 +84,19 @@ class Room:
     """The driver has no room for these, which its target allows."""
     is_suspended: bool = False
     """It is to have nothing on the device until its program calls."""
+
+
+class WantReading(NamedTuple):
+    """What a worker that serves a program says of how much that wants the device, in ns. `gpu_ns`: used; `busy_ns`: that it had work there,
+    others' beside it or not; `waited_ns`: for turns, for its limit, for its memory, in waits that are over. `waits`: it does so now."""
+
+    slot: int
+    vgpu: int
+    pid: int
+    waits: bool
+    gpu_ns: int
+    busy_ns: int
+    waited_ns: int
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,13 @@ OF_VGPUS: tuple[Metric, ...] = (
         "nothing was due.",
         lambda vgpu: vgpu.received.of_due,
     ),
+    _vgpu(
+        "demand_ratio",
+        "gauge",
+        f"The part of the GPU that its programs would use, each alone, in the last {_MINUTE} s, up to its limit: above 1 they want more than "
+        "there is. None where it is not known.",
+        lambda vgpu: vgpu.demand,
+    ),
     _vgpu("weight", "gauge", "Its weight.", lambda vgpu: vgpu.weight),
     _vgpu(
         "request_ratio",
@@ -155,6 +162,12 @@ def _busy(gpu: GpuStatistics) -> float:
 OF_DEVICES: tuple[Metric, ...] = (
     _device(
         "device_busy_seconds_total", "counter", "GPU time that all vGPUs used, those that are gone included.", _busy
+    ),
+    _device(
+        "device_demand_ratio",
+        "gauge",
+        "Demand of all its vGPUs together: above 1 they want more than there is. None while it is not known of each.",
+        lambda gpu: gpu.demand,
     ),
     _device("device_memory_bytes", "gauge", "Memory that the device has.", lambda gpu: gpu.memory_bytes),
     _device(

@@ -31,6 +31,7 @@ COLUMNS_HELP = (
     ("minute", "its share in the last minute, scaled as the bars"),
     ("wait", "mean wait for a turn since the look before"),
     ("memory", "device memory, and the quota if it has one"),
+    ("demand", "what its programs would use, each alone, in the last minute"),
     ("min-max", "least over greatest part of their due in a minute: 1 is fair"),
     (UNKNOWN, "not known, or none"),
 )
@@ -128,6 +129,7 @@ def _columns(rows: Sequence[Row], nr_gpus: int, most_name: int) -> list[_Column]
         _figure("wait", _wait, 7),
         _figure("memory", _memory, widest(_memory, 7)),
         _figure("programs", lambda row: str(len(row.entry["clients"])), 8),
+        _figure("demand", lambda row: percent(row.entry.get("demand")), 6),
     ]
 
 

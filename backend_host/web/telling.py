@@ -85,6 +85,7 @@ class Teller:
                     "policy": gpu.policy,
                     "memory_bytes": gpu.memory_bytes,
                     "is_ready": gpu.is_ready,
+                    "demand": _rounded(gpu.demand),
                     "min_max_ratio": gpu.min_max_ratio,
                 },
                 {**_share(look, before, str(gpu.number)), "memory": gpu.used_bytes},
@@ -94,7 +95,12 @@ class Teller:
         vgpus = [
             Sample(
                 _key(vgpu.gpu_number, vgpu.name),
-                {"name": vgpu.name, "gpu": vgpu.gpu_number, "nr_programs": len(vgpu.clients)},
+                {
+                    "name": vgpu.name,
+                    "gpu": vgpu.gpu_number,
+                    "nr_programs": len(vgpu.clients),
+                    "demand": _rounded(vgpu.demand),
+                },
                 {
                     **_share(look, before, _key(vgpu.gpu_number, vgpu.name)),
                     **_wait(look, before, _key(vgpu.gpu_number, vgpu.name)),

@@ -38,6 +38,7 @@ HEADERS = (
     "page/allowance.h",
     "page/outlook.h",
     "page/room.h",
+    "page/demand.h",
     "page/grant.h",
     "page/apart.h",
     "page/hand_over.h",

@@ -13,7 +13,7 @@ TURN = (
 )  # fmt: skip
 """What a worker's turn is made of, without copies beside it."""
 
-PAGE = ("grant", "apart", "outlook", "allowance", "hand_over", "lives", "nudge", "account", "room", "control")
+PAGE = ("grant", "apart", "outlook", "allowance", "hand_over", "lives", "nudge", "account", "room", "demand", "control")
 """What the control page is made of, without bells."""
 TRACK = ("due", "running", "latency", "burst")
 """What is known of work on the device."""

@@ -105,7 +105,7 @@ def test_columns_give_way_before_names_are_gone(width: int) -> None:
 
 def test_figures_are_never_cut() -> None:
     row = rendered(tables.vgpus(at_its_widest(status_of())["vgpus"]), WIDTH).splitlines()[1]
-    assert row.split()[1:] == ["15", "10000", "100.0%", "100.0%", "100.0%", "256", "TiB", "1"]
+    assert row.split()[1:] == ["15", "10000", "100.0%", "100.0%", "100.0%", "100%", "256", "TiB", "1"]
     assert row.startswith("a-name-"), "what is left of a name tells it from others"
 
 
@@ -114,7 +114,7 @@ def test_the_table_has_what_was_lately_and_the_long_one_what_was_ever() -> None:
     head, row = rendered(tables.vgpus(entries)).splitlines()
     assert head.split("  ")[0] == "vGPU"
     assert all(text in head for text in ("entitled", "last 1 s", "last 60 s", "programs"))
-    assert row.split() == ["vm", "0", "2", "66.7%", "50.0%", "30.0%", "4", "KiB", "1"]
+    assert row.split() == ["vm", "0", "2", "66.7%", "50.0%", "30.0%", "130%", "4", "KiB", "1"]
     head, row = rendered(tables.vgpus(entries, is_long=True), 400).splitlines()
     assert all(text in head for text in ("last 10 s", "since start", "GPU time", "quota", "limit"))
     assert all(text in row for text in ("40.0%", "25.0%", "1 s", "1 GiB"))
@@ -126,7 +126,21 @@ def test_one_that_is_not_active_is_entitled_to_nothing_now() -> None:
 
 
 def test_how_much_each_gpu_was_used() -> None:
-    assert "in use 90.0% of the last 1 s, 70.0% of the last 60 s; 4 KiB taken" in rendered(tables.status(status_of()))
+    sentence = "in use 90.0% of the last 1 s, 70.0% of the last 60 s; demand 130%; 4 KiB taken"
+    assert sentence in rendered(tables.status(status_of()))
+
+
+def test_a_daemon_of_an_earlier_release_tells_of_no_demand() -> None:
+    [gpu] = status_of()["gpus"]
+    del gpu["demand"]
+    assert "; demand -; " in tables.use(gpu)
+
+
+def test_the_table_of_gpus_has_what_one_chooses_by_and_the_long_one_all() -> None:
+    [gpu] = status_of()["gpus"]
+    assert heads(tables.gpus([gpu]), WIDTH) == ["GPU", "name", "UUID", "memory", "taken", "policy", "demand", "vGPUs"]
+    long = rendered(tables.gpus([gpu], is_long=True), 400)
+    assert all(text in long for text in (gpu["uuid"], gpu["pci_bus_id"], "6 ms", "preempts", "no", "70.0%"))
 
 
 def test_why_a_domain_is_not_served() -> None:
@@ -139,9 +153,9 @@ def test_why_a_domain_is_not_served() -> None:
     ]
     text = rendered(tables.listed(entries), WIDTH)
     rows = [line.split() for line in text.splitlines()]
-    assert rows[0] == ["name", "state", "served", "weight", "quota", "device"]
-    assert rows[1] == ["db", "shut", "off", "no", "-", "-", "-"]
-    assert rows[2] == ["web", "running", "yes", "2", "4", "GiB", "1:", "NVIDIA", "H100", "80GB", "HBM3"]
+    assert rows[0] == ["name", "state", "served", "weight", "quota", "demand", "device"]
+    assert rows[1] == ["db", "shut", "off", "no", "-", "-", "-", "-"]
+    assert rows[2] == ["web", "running", "yes", "2", "4", "GiB", "-", "1:", "NVIDIA", "H100", "80GB", "HBM3"]
     assert " ".join(f"db: {why}".split()) in " ".join(text.split())
     assert "50 %" in rendered(tables.listed(entries, is_long=True))
 

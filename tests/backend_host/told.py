@@ -38,6 +38,7 @@ def status_of(name: str = "vm", program: str = "program") -> Message:
         share=0.25,
         recent_shares={1: 0.5, 10: 0.4, 60: 0.3},
         entitled_share=2 / 3,
+        demand=1.3,
         nr_grants=3,
         coscheduling=BOOSTED,
         totals=Totals(1),
@@ -55,6 +56,7 @@ def status_of(name: str = "vm", program: str = "program") -> Message:
         walls=("user", "mount"),
         vgpus=(name,),
         used_bytes=4096,
+        demand=1.3,
         recent_shares={1: 0.9, 10: 0.8, 60: 0.7},
     )
     statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (gpu,), (vgpu,))

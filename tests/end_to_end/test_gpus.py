@@ -117,6 +117,22 @@ def test_each_of_two_has_a_whole_gpu(host: Host) -> None:
         keeper.communicate()
 
 
+def test_what_programs_want_is_told(host: Host) -> None:
+    """Of each program, vGPU and Gpu: one that never pauses wants nearly all, and one that has none wants nothing."""
+    child = spinning(host, FOR_EVER_MS, on(0, "busy"))
+    wait_until(lambda: (vgpus(host)["busy"]["demand"] or 0) > 0.5, "it wants more than half")
+    status, listed = host.status(), json.loads(host_command(host.state_dir, "list", "--json").stdout)
+    [vgpu] = status["vgpus"]
+    assert 0 < vgpu["clients"][0]["demand"] <= 1
+    assert status["gpus"][0]["demand"] > 0.5
+    assert status["gpus"][1]["demand"] == 0
+    assert [each["demand"] > 0.5 for each in listed] == [True]
+    child.terminate()
+    child.communicate()
+    wait_until(lambda: not vgpus(host), "it has ended")
+    assert host.status()["gpus"][0]["demand"] == 0
+
+
 def test_a_gpu_that_is_not_there(host: Host) -> None:
     refused = host.guest("vector_add", options=("--gpu", "2"))
     assert refused.returncode == 1

@@ -31,7 +31,7 @@ const Devices = (() => {
     const title = card.appendChild(document.createElement("b"));
     const facts = card.appendChild(document.createElement("span"));
     facts.className = "facts";
-    return { card, title, use: fact(facts, "use"), memory: fact(facts, "memory"), ratio: fact(facts, "min-max ratio") };
+    return { card, title, use: fact(facts, "use"), demand: fact(facts, "demand"), memory: fact(facts, "memory"), ratio: fact(facts, "min-max ratio") };
   }
 
   /* `seconds`: what each was used in the last second, by its number. */
@@ -48,6 +48,7 @@ const Devices = (() => {
       const share = seconds.get(facts.number) ?? values.share?.at(-1) ?? null;
       card.title.textContent = `GPU ${facts.number} · ${facts.name} · ${facts.policy}${facts.is_ready ? "" : " · not ready"}`;
       card.use(Say.share(share), share);
+      card.demand(Say.share(facts.demand ?? null), facts.demand);
       card.memory(`${Say.bytes(memory)} of ${Say.bytes(facts.memory_bytes)}`, memory / facts.memory_bytes);
       card.ratio(Say.ratio(facts.min_max_ratio), facts.min_max_ratio);
       if (gpus.length > 1) card.card.setAttribute("aria-pressed", String(facts.number === chosen));

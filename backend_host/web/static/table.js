@@ -18,6 +18,7 @@ const Table = (() => {
     { title: "Share", of: (vgpu) => vgpu.share, say: Say.share, hasBar: true, more: "in the last second" },
     { title: "Entitled", of: (vgpu) => vgpu.entitled, say: Say.share, more: "among those that are active" },
     { title: "Minute", of: minute, say: Say.share, more: "share in the last minute" },
+    { title: "Demand", of: (vgpu) => Data.state.vgpus.get(vgpu.key)?.facts.demand ?? null, say: Say.share, more: "what its programs would use, each alone" },
     { title: "Weight", of: (vgpu) => vgpu.weight },
     { title: "GPU seconds", of: (vgpu) => vgpu.used_s, say: Say.seconds, more: "since it came" },
     { title: "Wait", of: wait, say: Say.wait, more: "for a turn, mean of the last minute" },

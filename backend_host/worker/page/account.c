@@ -55,6 +55,9 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
 {
     uint64_t until_ns = atomic_load_explicit(&grantee->account->charged_until_ns, memory_order_relaxed);
     uint64_t start_ns;
+    if (to_ns > from_ns) {
+        atomic_fetch_add_explicit(&grantee->slot->busy_ns, to_ns - from_ns, memory_order_relaxed);
+    }
     do {
         start_ns = from_ns > until_ns ? from_ns : until_ns;
         if (start_ns >= to_ns) {

@@ -52,8 +52,8 @@ def test_names_send_nothing_to_the_terminal() -> None:
 
 def test_columns_give_way_from_the_right() -> None:
     rows = after(3)[1].vgpus
-    heads = [Table(rows, 1, width).head.plain.split() for width in (80, 70, 44, 20)]
-    assert [head[-1] for head in heads] == ["programs", "memory", "entitled", "weight"]
+    heads = [Table(rows, 1, width).head.plain.split() for width in (80, 76, 70, 44, 20)]
+    assert [head[-1] for head in heads] == ["demand", "programs", "memory", "entitled", "weight"]
     assert all(head[0] == "vGPU" for head in heads)
 
 
