@@ -27,10 +27,11 @@ _LOOK_PAUSE_S = 0.002
 _LOST_NS = int(BEAT_LOST_SECONDS * 1e9)
 _ASK_NS = _LOST_NS // 4
 """A beat that stands still is asked about this often, and so before a worker takes it for the end of its client."""
-REFUSALS = ("clients", "banned", "workers", "start")
+REFUSALS = ("clients", "banned", "workers", "start", "device")
 """Why a program is not served: the vGPU has as many as it may; its debtor is banned; all places for workers are taken; no worker could be
-started, or it ended before it could serve."""
+started, or it ended before it could serve; its device has failed, and no other takes it."""
 CUDA_ERROR_OUT_OF_MEMORY = 2
+CUDA_ERROR_DEVICE_UNAVAILABLE = 46
 CUDA_ERROR_LAUNCH_TIMEOUT = 702
 CUDA_ERROR_NOT_PERMITTED = 800
 CUDA_ERROR_SYSTEM_NOT_READY = 802
@@ -58,6 +59,17 @@ class Owner:
     vgpu: int
     table_hash: int
     tenant: str
+
+
+@dataclass(frozen=True)
+class Home:
+    """What of a vGPU's place its caretaker has: the workers of a Gpu, the vGPU's number there, who hears of ended workers, and what lays the
+    region out with what guests are told of that Gpu."""
+
+    workers: Workers
+    vgpu: int
+    on_worker_end: Callable[[WorkerProcess], None]
+    format_region: Callable[[], None]
 
 
 class Caretaker:
@@ -96,6 +108,8 @@ class Caretaker:
         self._paused_now: bool | None = None
         self._must_renew = False
         self._is_cut = False
+        self._is_held = False
+        self._stranded = ""
         self._entries: dict[int, _Entry] = {}
         self._ended: queue.SimpleQueue[tuple[WorkerProcess, int]] = queue.SimpleQueue()
         self._late: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -151,6 +165,34 @@ class Caretaker:
     def time_out(self, slot: int) -> None:
         """Ends the worker in this slot, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT. Returns at once."""
         self._late.put(slot)
+        self._region.announce()
+
+    def hold(self) -> None:
+        """Its device has failed. Programs that come wait, until `move` or `strand`."""
+        self._is_held = True
+
+    def end_all(self, code: int) -> None:
+        """Every call of the programs that are served gives CUresult `code` from now on, and their workers are ended and waited for."""
+        workers = []
+        for index, entry in list(self._entries.items()):
+            if entry.worker is not None:
+                self._region.fail(index, code)
+                workers.append(entry.worker)
+        stop_all(workers)
+
+    def move(self, home: Home) -> None:
+        """Programs to come are served there. Those before must have ended."""
+        self._workers = home.workers
+        self._on_worker_end = home.on_worker_end
+        self._format_region = home.format_region
+        self._owner = replace(self._owner, vgpu=home.vgpu)
+        self._is_held = False
+        self._region.announce()
+
+    def strand(self, why: str) -> None:
+        """There is no such place: programs to come are refused."""
+        self._stranded = why
+        self._is_held = False
         self._region.announce()
 
     def workers(self) -> list[WorkerProcess]:
@@ -251,7 +293,7 @@ class Caretaker:
                 entry.worker.stop()
             elif self._region.free(client.index, client.state):
                 del self._entries[client.index]
-        elif client.state == ClientState.HELLO and entry.worker is None:
+        elif client.state == ClientState.HELLO and entry.worker is None and not self._is_held:
             self._welcome(client, entry)
         elif client.state == ClientState.READY and entry.worker is None:
             self._region.declare_dead(client.index)
@@ -273,6 +315,9 @@ class Caretaker:
             reason = "kernels that did not end kept the GPU from others too often"
             self._refuse(client, "banned", CUDA_ERROR_NOT_PERMITTED, reason)
             return
+        if self._stranded:
+            self._refuse(client, "device", CUDA_ERROR_DEVICE_UNAVAILABLE, self._stranded)
+            return
         assignment = Assignment(
             region_bytes=self._region.region_bytes,
             table_hash=self._owner.table_hash,
@@ -287,6 +332,8 @@ class Caretaker:
         try:
             entry.worker = self._workers.assign(assignment, self.worker_ended)
             entry.is_patient = False
+            if self._is_held:  # since it was asked for
+                entry.worker.stop()
             if self._window is not None:
                 self._window.subscribe(entry.worker)
         except ControlPageFullError as error:

@@ -7,6 +7,7 @@ daemon's.
 import base64
 import binascii
 import json
+import logging
 import os
 import re
 import subprocess
@@ -40,6 +41,8 @@ _REMEDIES = {
     803: "NVIDIA's library and its kernel module are of different versions, as after an upgrade; load the module anew, or boot",
 }
 """By cuInit's errors (CUDA_ERROR_NO_DEVICE, _SYSTEM_NOT_READY, _SYSTEM_DRIVER_MISMATCH)."""
+
+log = logging.getLogger("fairgv.device")
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class Device:
 
 
 def probe(kind: str, path: str) -> list[Device]:
-    """Opens `path` in a child and reads its devices, one at least. Raises DeviceUnavailableError with the child's last line."""
+    """Opens `path` in a child and reads its devices, one at least; one that gives no context while others do is left out. Raises
+    DeviceUnavailableError with the child's last line."""
     command = [sys.executable, "-m", "backend_host.worker.main", "--probe", "--library", path]
     try:
         child = subprocess.run(
@@ -108,11 +112,16 @@ def probe(kind: str, path: str) -> list[Device]:
         raise DeviceUnavailableError(_plainly(kind, path, _reason(child)))
     try:
         answers = json.loads(child.stdout.strip().splitlines()[-1])
-        devices = [_device(kind, path, ordinal, answer) for ordinal, answer in enumerate(answers)]
+        devices = [
+            _device(kind, path, ordinal, answer) for ordinal, answer in enumerate(answers) if "failed" not in answer
+        ]
+        failed = {ordinal: str(answer["failed"]) for ordinal, answer in enumerate(answers) if "failed" in answer}
     except (IndexError, KeyError, TypeError, ValueError, binascii.Error) as error:
         raise DeviceUnavailableError(f"{path}: the probe's answer makes no sense ({error})") from error
     if not devices:
         raise DeviceUnavailableError(f"{path}: the probe's answer names no device")
+    for ordinal, reason in failed.items():
+        log.error("device %d is not served until the daemon is started anew: %s", ordinal, reason)
     return devices
 
 

@@ -59,12 +59,14 @@ def listing(
     with_all: bool,
     machines: Sequence[MachineSight] = (),
     cut: frozenset[str] = frozenset(),
+    stranded: Mapping[str, str] | None = None,
 ) -> tuple[Listed, ...]:
-    """By name. `banned`, `cut`: names of vGPUs. `troubles`: why a domain is not served, by UUID. `with_all`: domains without device, too."""
+    """By name. `banned`, `cut`: names of vGPUs. `troubles`: why a domain is not served, by UUID. `with_all`: domains without device, too.
+    `stranded`: why vGPUs whose Gpu has failed are not served, by name."""
     gpu_names = {gpu.number: gpu.name for gpu in gpus}
     states = {machine.name: machine.state for machine in machines}
     by_name = {sight.name: sight for sight in sights}
-    refused = {name: _BANNED.format(name=name) for name in banned} | dict.fromkeys(cut, _CUT)
+    refused = {name: _BANNED.format(name=name) for name in banned} | dict.fromkeys(cut, _CUT) | dict(stranded or {})
     found = [
         _of_vgpu(
             vgpu,

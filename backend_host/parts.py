@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from backend_host.config import BY_DEVICE, Config
+from backend_host.device.failure import Failure
 from backend_host.device.gpu import Gpu, find, serving
 from backend_host.devices import Device
 from backend_host.domains import Domains
@@ -40,6 +41,7 @@ class Parts:
         stack: contextlib.ExitStack,
     ) -> None:
         self.config = config
+        self._events = events
         self._started_ns = time.monotonic_ns()
         walls = walls_of_host(config.walls, is_lenient=config.is_private)
         tree = cgroups.find() if "cgroup" in walls else None
@@ -63,7 +65,9 @@ class Parts:
         succession.adopt(self.gpus, self.vgpus, doorbells, events)
         succession.adopt_sessions(self.vgpus, server, {"guest_library": config.guest_library})
         for gpu in self.gpus:
-            stack.enter_context(gpu.watched(self._watchdog_s(gpu), self.vgpus.time_out, self.vgpus.expel))
+            stack.enter_context(
+                gpu.watched(self._watchdog_s(gpu), self.vgpus.time_out, self.vgpus.expel, self._gpu_failed)
+            )
         adopts_all = config.adopt == "all" and not config.is_private
         self.domains = Domains(
             self.vgpus,
@@ -109,6 +113,11 @@ class Parts:
             self.machines.follow(config.vgpu)
         self.config = config
         self.vgpus.set_limits(config.limits)
+
+    def _gpu_failed(self, gpu: Gpu, failure: Failure) -> None:
+        text = f"GPU {gpu.number} ({gpu.device.uuid}) has failed and serves nobody until the daemon is started anew: {failure.reason}"
+        self._events.tell("failure", os.geteuid(), text)
+        self.vgpus.gpu_failed(gpu, failure)
 
     def _watchdog_s(self, gpu: Gpu) -> int:
         return gpu.device.watchdog_s if self.config.watchdog_s == BY_DEVICE else self.config.watchdog_s

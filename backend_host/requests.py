@@ -104,6 +104,7 @@ class Requests:
             with_all=bool(request.get("all", False)),
             machines=self._parts.machines.sights(),
             cut=self._parts.vgpus.cut_short(),
+            stranded=self._parts.vgpus.stranded(),
         )
         is_missed = (
             request.get("all", False)

@@ -179,6 +179,8 @@ class GpuStatistics(DeviceStatistics):
     """In the last minute, of the vGPUs that wanted the GPU all the time; None: they are fewer than two."""
     nr_worker_deaths: int = 0
     """Workers that ended while their programs lived, those of vGPUs that are gone included."""
+    failed: str = ""
+    """Why it serves nobody any more; empty: it is in order."""
     is_ready: bool = True
     """Workers get as far as having a context."""
     capacity_bytes: int = 0

@@ -118,6 +118,13 @@ def _percent(share: float | None) -> str:
     return _NOTHING if share is None else f"{share:.1%}"
 
 
+def _state(gpu: Message) -> str:
+    """Whether it serves programs."""
+    if gpu.get("failed"):
+        return "failed"
+    return "ok" if gpu["is_ready"] else "no worker"
+
+
 def _demand(entry: Message) -> str:
     """A daemon of an earlier release tells nothing of that."""
     demand = entry.get("demand")
@@ -169,6 +176,7 @@ def notes(message: Message) -> list[Text]:
     """What there is to say beside the tables, a sentence each."""
     entries = message["vgpus"]
     return [
+        *failures(message["gpus"]),
         *held_back(entries),
         *displaced(entries),
         *large_launches(entries),
@@ -205,6 +213,7 @@ GPUS = (
     Column("slice", lambda gpu: format_time(gpu["slice_ns"]), is_long=True),
     Column("preempts", lambda gpu: "yes" if gpu["preempts"] else "no", is_word=True, is_long=True),
     Column("demand", _demand),
+    Column("state", _state, is_word=True),
     Column("last 60 s", lambda gpu: _recent(gpu, -1), is_long=True),
     Column("GPU time", lambda gpu: format_time(gpu["used_ns"]), is_long=True),
     Column("vGPUs", lambda gpu: ", ".join(gpu["vgpus"]) or "none", is_name=True),
@@ -212,8 +221,16 @@ GPUS = (
 
 
 def gpus(entries: Sequence[Message], *, is_long: bool = False) -> RenderableType:
-    """One row a Gpu."""
-    return table(GPUS, entries, is_long=is_long)
+    """One row a Gpu; below them why those that have failed have."""
+    reasons = list(failures(entries))
+    return Group(table(GPUS, entries, is_long=is_long), *([Text(""), *reasons] if reasons else []))
+
+
+def failures(entries: Iterable[Message]) -> Iterator[Text]:
+    """A line for each Gpu that has failed."""
+    for gpu in entries:
+        if gpu.get("failed"):
+            yield folded(f"GPU {gpu['number']} has failed, until the daemon is started anew: {gpu['failed']}")
 
 
 def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:

@@ -13,7 +13,7 @@ from backend_host.limits import Limits
 from backend_host.restart.records import VGpuRecord
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.window import Window, WindowPeer
-from ivshmem.region import PAGE_BYTES, Region, RegionStatistics
+from ivshmem.region import PAGE_BYTES, Region, RegionStatistics, Wake
 from ivshmem.told import Told, write_told
 
 SERVED = (WorkerState.SERVING, WorkerState.ENDED)
@@ -46,6 +46,9 @@ class VGpu:
     shm_name: str = ""
     """Of a domain's region."""
     has_bells: bool = False
+    wake: Wake = Wake.FUTEX
+    stranded: str = ""
+    """Why its programs are refused since its Gpu has failed."""
     run_id: int = -1
     """Which run of the virtual machine it is; -1: it does not run, as far as is known."""
     is_unclaimed: bool = False

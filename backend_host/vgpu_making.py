@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from backend_host.caretaker import Caretaker, Owner
+from backend_host.caretaker import Caretaker, Home, Owner
 from backend_host.debts import Debts
 from backend_host.device.gpu import Gpu
 from backend_host.devices import with_quota
@@ -65,33 +65,38 @@ class Making:
                 debtor=debtor,
                 shm_name=wanted.shm_name,
                 has_bells=wanted.bells is not None,
+                wake=wanted.wake,
             )
             undo.pop_all()
         return vgpu
 
-    def _caretaker(
-        self, place: Place, wanted: Wanted, region: Region, window: Window, debtor: str, limits: Limits
-    ) -> Caretaker:
-        gpu, index, wake, bells = place.gpu, place.index, wanted.wake, wanted.bells
+    def home(self, place: Place, region: Region, wake: Wake) -> Home:
+        """What the caretaker of this region has of its place."""
+        gpu, index = place.gpu, place.index
 
         def lay_out() -> None:
             account = gpu.page.vgpu(index)
             facts = with_quota(gpu.device.facts, account.quota_bytes if account is not None else 0)
             region.format(table_hash=self.table_hash, facts=facts, wake=wake)
-            if (
-                wake is not Wake.FUTEX
-            ):  # laying out gave the heap's memory back; a virtual machine's is to be there when it is needed
+            if wake is not Wake.FUTEX:
+                # Laying out gave the heap's memory back; a virtual machine's is to be there when it is needed.
                 os.posix_fallocate(region.fileno(), 0, region.region_bytes)
 
+        return Home(gpu.workers, index, lambda worker: self.collect(gpu, index, worker), lay_out)
+
+    def _caretaker(
+        self, place: Place, wanted: Wanted, region: Region, window: Window, debtor: str, limits: Limits
+    ) -> Caretaker:
+        bells = wanted.bells
         if bells is not None:
             region.listen(bells.daemon_fd)
-
+        home = self.home(place, region, wanted.wake)
         return Caretaker(
             region,
-            Owner(wanted.name, index, self.table_hash, name_of(wanted.kind, wanted.name, wanted.uid)),
-            gpu.workers,
-            on_worker_end=lambda worker: self.collect(gpu, index, worker),
-            format_region=lay_out,
+            Owner(wanted.name, home.vgpu, self.table_hash, name_of(wanted.kind, wanted.name, wanted.uid)),
+            home.workers,
+            on_worker_end=home.on_worker_end,
+            format_region=home.format_region,
             is_paused=wanted.is_paused,
             bells=bells,
             window=window,

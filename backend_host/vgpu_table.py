@@ -184,6 +184,11 @@ class VGpuTable:
         with self._lock:
             return frozenset(name for name, vgpu in self._vgpus.items() if vgpu.region.is_cut)
 
+    def stranded(self) -> dict[str, str]:
+        """Why programs of vGPUs are refused whose Gpu has failed, by name."""
+        with self._lock:
+            return {name: vgpu.stranded for name, vgpu in self._vgpus.items() if vgpu.stranded}
+
     def _keep(self, vgpu: VGpu, drop: Sequence[str] = ()) -> None:
         """As it is now, for the next daemon."""
         self._store.put(vgpu.item, vgpu.record().written(), drop=drop)

@@ -14,30 +14,29 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from backend_host.debts import debtors_called
-from backend_host.device.gpu import Gpu, check_quota, check_request, place
+from backend_host.device.gpu import Gpu, check_quota, check_request
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.limits import ORDINARY, Limits
 from backend_host.region_memory import open_shared_memory, sealed_memory, tell_of_the_end
+from backend_host.rehousing import Rehousing
 from backend_host.restart.records import VGpuRecord
 from backend_host.restart.store import Store
 from backend_host.service.journal import about
 from backend_host.vgpu import VGpu
 from backend_host.vgpu_making import Making, Place, Wanted
-from backend_host.vgpu_table import VGpuTable
 from backend_host.vm.region_file import region_path
 from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
 from ivshmem.region import RegionStatus, Wake
-from scheduler.placement import Known
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 log = logging.getLogger("fairgv.vgpus")
 
 
-class VGpuRegistry(VGpuTable):
+class VGpuRegistry(Rehousing):
     """All vGPUs of one daemon. Thread-safe. The lock is never held while a worker or a caretaker is waited for."""
 
     def __init__(
@@ -294,10 +293,11 @@ class VGpuRegistry(VGpuTable):
     def _create(self, wanted: Wanted, memory: int) -> VGpu:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
         try:
-            gpu, index = place(self._gpus, wanted.entitlement, self._entitlements_on, lambda gpu: Known(gpu.demand()))
+            found = self.place(wanted.entitlement)
         except RefusedError:
             os.close(memory)
             raise
+        gpu, index = found.gpu, found.index
         with contextlib.ExitStack() as undo:
             undo.callback(gpu.page.vgpu_free, index)
             gpu.page.names[index] = wanted.name
@@ -305,7 +305,7 @@ class VGpuRegistry(VGpuTable):
             gpu.page.set_limits(index, **self._limits.of_workers())
             gpu.page.set_limit(index, wanted.entitlement.limit_permille)
             try:
-                vgpu = self._making.make(Place(gpu, index), wanted, memory, self._limits)
+                vgpu = self._making.make(found, wanted, memory, self._limits)
                 undo.callback(vgpu.region.close)
                 gpu.keeper.join(index, wanted.entitlement)
                 if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):

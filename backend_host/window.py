@@ -183,6 +183,15 @@ class Window:
     def _item(self, number: int) -> str:
         return f"piece/{self._gpu}/{self._vgpu}/{number}"
 
+    def move(self, gpu: int, vgpu: int) -> None:
+        """Its vGPU has another place; its pieces are kept as those of that one."""
+        with self._lock:
+            before = [self._item(number) for number in range(len(self._pieces))]
+            self._gpu, self._vgpu = gpu, vgpu
+            for number, (fd, message) in enumerate(self._pieces):
+                record = PieceRecord(gpu, vgpu, *_PIECE.unpack(message))
+                self._store.put(self._item(number), record.written(), [fd], drop=[before[number]])
+
     def drop(self) -> None:
         """The guest has no piece any more: the workers that were told of one are ended, then all are given back."""
         with self._lock:

@@ -22,6 +22,7 @@ from pathlib import Path
 from backend_host import channels
 from backend_host.config import SLICING_MODES, Config
 from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageFullError
+from backend_host.device.failure import SUSPICIOUS
 from backend_host.device.readings import WorkerState
 from backend_host.errors import WorkerFailedError
 from backend_host.restart.records import WorkerRecord
@@ -35,6 +36,8 @@ from ivshmem.passing import send_with
 
 MAX_FAILURES = 3
 """Workers that end in a row, before they had a client, until none is kept warm any more."""
+EXIT_NO_LIBRARY = 3
+"""Of a worker that could not open its device (worker/main.py)."""
 _END_S = 10.0
 _RETRY_S = 1.0
 
@@ -140,8 +143,12 @@ class Workers:
         memory: str = "span",
         store: Store | None = None,
         gpu: int = 0,
+        suspect: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`store`: where workers with a client are kept for the next daemon, as those of Gpu number `gpu`."""
+        """`store`: where workers with a client are kept for the next daemon, as those of Gpu number `gpu`. `suspect` is told why its device may
+        have failed."""
+        self._suspect = suspect
+        self._is_closed = False
         self._page = page
         self._store = store or Store()
         self._gpu = gpu
@@ -282,6 +289,14 @@ class Workers:
         if not worker.is_ended.is_set():
             self._page.set_patient(worker.slot, is_patient)
 
+    def close(self) -> None:
+        """From now on none is kept warm, and none is given to a client: the device has failed. Those that serve are left alone."""
+        with self._lock:
+            self._is_closed = True
+            warm = list(self._warm)
+        for worker in warm:
+            worker.stop()
+
     def stop(self) -> None:
         """Ends all workers and waits for them."""
         with self._lock:
@@ -308,6 +323,8 @@ class Workers:
         """With the lock held. Leaves nothing behind when it fails."""
         if self._is_stopping:
             raise WorkerFailedError("the daemon is stopping")
+        if self._is_closed:
+            raise WorkerFailedError("the device has failed")
         with contextlib.ExitStack() as undo:
             slot = self._page.worker_take()
             undo.callback(self._page.worker_free, slot)
@@ -330,7 +347,8 @@ class Workers:
         """True unless workers are missing that could not be started; then it is worth another attempt later."""
         try:
             with self._lock:
-                while not self._is_stopping and self._nr_failures < MAX_FAILURES and len(self._warm) < self._nr_warm:
+                is_open = not (self._is_stopping or self._is_closed)
+                while is_open and self._nr_failures < MAX_FAILURES and len(self._warm) < self._nr_warm:
                     self._warm.insert(0, self._spawn())
         except ControlPageFullError:
             return True  # until one ends, which wakes us
@@ -360,6 +378,8 @@ class Workers:
         self._said.close(worker.slot)
         self._start.leave(worker.process)
         reading = self._page.worker(worker.slot)
+        if reading is not None and reading.last_error in SUSPICIOUS:
+            self._suspect(f"a program got CUDA error {reading.last_error}")
         has_served = reading is not None and reading.state in (WorkerState.SERVING, WorkerState.ENDED)
         self._page.repair(worker.slot)
         with self._lock:
@@ -386,6 +406,10 @@ class Workers:
             self._nr_failures = 0
         if not was_warm:
             return
+        if self._is_closed:
+            return
+        if status == EXIT_NO_LIBRARY:
+            self._suspect("a worker could not open it")
         self._nr_failures += 1
         log.error("a worker ended with status %d before it had a client", status)
         if self._nr_failures == MAX_FAILURES:

@@ -352,7 +352,9 @@ class ControlPage:
         readings = ffi.new(f"struct fgw_demand_reading[{MAX_WORKERS}]")
         nr = lib.fgw_control_demands(self.page, readings)
         return [
-            WantReading(*(one.slot, one.vgpu, one.pid, bool(one.waits)), one.gpu_ns, one.busy_ns, one.waited_ns)
+            WantReading(
+                *(one.slot, one.vgpu, one.pid, bool(one.waits)), one.gpu_ns, one.busy_ns, one.waited_ns, one.last_error
+            )
             for one in readings[0:nr]
         ]
 

@@ -125,8 +125,15 @@ def total(demands: Iterable[float | None]) -> float | None:
 class Monitor:
     """The thread that looks. `start` once, `stop` once."""
 
-    def __init__(self, page: ControlPage, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        page: ControlPage,
+        hear: Callable[[Sequence[WantReading]], None] = lambda _: None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """`hear`: who else wants to know what workers say."""
         self.demand = Demand()
+        self._hear = hear
         self._page = page
         self._clock = clock
         self._stop = threading.Event()
@@ -144,7 +151,9 @@ class Monitor:
     def _run(self) -> None:
         while not self._stop.wait(LOOK_S):
             try:
-                self.demand.look(self._clock(), self._page.wants())
+                readings = self._page.wants()
+                self.demand.look(self._clock(), readings)
+                self._hear(readings)
             except Exception:
                 log.exception("a look at what programs want failed; the next one comes")
                 self._stop.wait(1.0)

@@ -17,6 +17,7 @@ from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.device.demand import Monitor, total
+from backend_host.device.failure import Failure, Ward, trial_of
 from backend_host.device.pager import Pager
 from backend_host.device.readings import VgpuReading
 from backend_host.devices import Device, kernel_wall
@@ -60,6 +61,7 @@ class Gpu:
     workers: Workers
     coscheduler: Coscheduler
     monitor: Monitor
+    ward: Ward
     walls: frozenset[str]
     """What each of its workers is behind."""
     retired_ns: int = 0
@@ -74,6 +76,11 @@ class Gpu:
     _watchdog: Watchdog | None = None
     _auditor: Auditor | None = None
     _apart: Apart | None = None
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it serves nobody any more; None: it is in order."""
+        return self.ward.failure
 
     @property
     def item(self) -> str:
@@ -118,15 +125,22 @@ class Gpu:
 
     @contextlib.contextmanager
     def watched(
-        self, limit_s: int, end: Callable[["Gpu", int, int], None], expel: Callable[["Gpu", int, str], None]
+        self,
+        limit_s: int,
+        end: Callable[["Gpu", int, int], None],
+        expel: Callable[["Gpu", int, str], None],
+        fail: Callable[["Gpu", Failure], None] = lambda *_: None,
     ) -> Iterator[None]:
         """Until the end of the block `end` is called with the slot of a worker whose work keeps others waiting for so long (0: never) and for
-        how long it did, and `expel` with the number of a vGPU whose workers write what cannot be true, and what that is."""
+        how long it did, `expel` with the number of a vGPU whose workers write what cannot be true, and what that is, and `fail` once the
+        device has failed."""
         with contextlib.ExitStack() as stack:
 
             def end_all(vgpu: int, why: str) -> None:
                 expel(self, vgpu, why)
 
+            self.ward.start(lambda failure: fail(self, failure))
+            stack.callback(self.ward.stop)
             self._apart = apart = Apart(self.page, end_all)
             self._auditor = auditor = Auditor(
                 self.page, end_all, self.keeper.owe, apart.alarm, is_preemptive=self.device.preempts
@@ -181,7 +195,8 @@ class Gpu:
             vgpus=tuple(vgpus.values()),
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
-            is_ready=self.workers.is_ready,
+            is_ready=self.workers.is_ready and self.failure is None,
+            failed="" if self.failure is None else self.failure.reason,
             capacity_bytes=self.capacity.resident,
             allocatable_bytes=self.capacity.allocatable,
             min_max_ratio=min_max_ratio(map(self.keeper.received, vgpus)),
@@ -290,6 +305,7 @@ def serving(
     start = worker_start(
         device, config, walls, groups, more, swap_bytes=capacity.allocatable if capacity.is_short else 0
     )
+    ward = Ward(f"GPU {number}", trial_of(start))
     with contextlib.ExitStack() as stack:
         slice_ns = device.settings.slice_ns or config.slice_ns or device.slice_ns
         page = stack.enter_context(
@@ -304,6 +320,7 @@ def serving(
             memory=config.memory,
             store=store,
             gpu=number,
+            suspect=ward.suspect,
         )
         workers.start()
         stack.callback(workers.stop)
@@ -317,10 +334,12 @@ def serving(
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
-        monitor = Monitor(page)
+        monitor = Monitor(page, ward.look)
         monitor.start()
         stack.callback(monitor.stop)
-        gpu = Gpu(number, device, page, keeper, workers, coscheduler, monitor, walls, capacity=capacity, pager=pager)
+        gpu = Gpu(
+            *(number, device, page, keeper, workers, coscheduler, monitor, ward, walls), capacity=capacity, pager=pager
+        )
         if left is None:
             store.put(gpu.item, gpu.record().written(), page.objects)
         else:

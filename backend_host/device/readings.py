@@ -97,6 +97,8 @@ class WantReading(NamedTuple):
     gpu_ns: int
     busy_ns: int
     waited_ns: int
+    last_error: int = 0
+    """Of the last call that failed, a CUresult; 0: none did."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ OF_VGPUS: tuple[Metric, ...] = (
         "refused_total",
         "counter",
         "What was refused, by reason. request: malformed or hostile requests. Programs that were not served: clients (it has as many as it "
-        "may), banned, workers (all places for workers are taken), start (no worker could start).",
+        "may), banned, workers (all places for workers are taken), start (no worker could start), device (its Gpu has failed).",
         _refused,
         "reason",
     ),
@@ -175,6 +175,12 @@ OF_DEVICES: tuple[Metric, ...] = (
         "gauge",
         "1 while workers get a context on the device; 0 once three in a row ended before they had one: it may be lost.",
         lambda gpu: int(gpu.is_ready),
+    ),
+    _device(
+        "device_failed",
+        "gauge",
+        "1 once the device has failed: it serves nobody until the daemon is started anew. fairgv-host devices has the reason.",
+        lambda gpu: int(bool(gpu.failed)),
     ),
     _device(
         "device_worker_deaths_total",

@@ -85,6 +85,7 @@ class Teller:
                     "policy": gpu.policy,
                     "memory_bytes": gpu.memory_bytes,
                     "is_ready": gpu.is_ready,
+                    "failed": gpu.failed,
                     "demand": _rounded(gpu.demand),
                     "min_max_ratio": gpu.min_max_ratio,
                 },

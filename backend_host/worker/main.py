@@ -3,7 +3,8 @@
 It opens the device library, retains a primary context, and only then waits on the inherited socket for one message that says whom to serve.
 From then on the client's ring is served in C, without the GIL. The daemon's death is no reason to end: the client is served on, and ended with.
 
-`--probe` instead prints what the device library says of its devices, as JSON, and exits.
+`--probe` instead prints what the device library says of its devices, as JSON, and exits; `--check` says by its exit status whether a device
+gives a context.
 """
 
 from __future__ import annotations
@@ -49,11 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slot", type=int, default=None, help="worker slot in the control page, for people")
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--socket", type=int, metavar="FD", help="inherited UNIX seqpacket socket of the daemon")
+    mode.add_argument("--check", action="store_true", help="make a context on the device and exit")
     mode.add_argument("--probe", action="store_true", help="print the facts of the devices and exit")
     options = parser.parse_args(arguments)
     try:
         if options.probe:
             print(json.dumps(probe(options.library)))
+            return EXIT_OK
+        if options.check:
+            opened(options.library, options.device)
             return EXIT_OK
         return serve(options.socket, options.library, options.device)
     except WorkerError as error:
@@ -65,16 +70,20 @@ def probe(library: str) -> list[dict[str, Any]]:
     """What the library says of each of its devices, by ordinal. Opens it in this process: call it in one that ends soon.
 
     facts: base64 of struct fgv_facts (cuda_api/facts.h) with this device alone; uuid: in hexadecimal; capability: "9.0", say;
-    driver_version: what the library says, capped at what our table of calls covers. costs: see weigh.py.
+    driver_version: what the library says, capped at what our table of calls covers. costs: see weigh.py. One that gives no context while
+    others do says why as failed, and nothing else.
     """
     facts = ffi.new("struct fgw_facts_block *", {"nr_devices": 1})
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     devices: list[dict[str, Any]] = []
     with other_process(library) as other:
         while len(devices) < facts.nr_devices:
-            if lib.fgw_worker_probe_block(library.encode(), len(devices), facts, error, _ERROR_BYTES) != 0:
-                raise WorkerError(ffi.string(error).decode(errors="replace"))
-            devices.append(_said(facts) | {"costs": weigh(library, len(devices), other)})
+            if lib.fgw_worker_probe_block(library.encode(), len(devices), facts, error, _ERROR_BYTES) == 0:
+                devices.append(_said(facts) | {"costs": weigh(library, len(devices), other)})
+            else:
+                devices.append({"failed": ffi.string(error).decode(errors="replace")})
+    if all("failed" in device for device in devices):
+        raise WorkerError(devices[0]["failed"])
     return devices
 
 
@@ -92,12 +101,18 @@ def _said(facts: ffi.CData) -> dict[str, Any]:
     }
 
 
-def serve(socket_fd: int, library: str, device: int) -> int:
-    """Warm start, one assignment, one client; returns the exit status."""
+def opened(library: str, device: int) -> ffi.CData:
+    """A worker with a context on the device. Raises WorkerError."""
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     worker = lib.fgw_worker_open(library.encode(), device, error, _ERROR_BYTES)
     if worker == ffi.NULL:
         raise WorkerError(ffi.string(error).decode(errors="replace"))
+    return worker
+
+
+def serve(socket_fd: int, library: str, device: int) -> int:
+    """Warm start, one assignment, one client; returns the exit status."""
+    worker = opened(library, device)
     with socket.socket(fileno=socket_fd) as daemon:
         try:
             message, descriptors = receive_with(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS)

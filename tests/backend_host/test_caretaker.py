@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Caretaker, Owner
+from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Caretaker, Home, Owner
 from backend_host.device.control import ControlPageFullError
 from backend_host.errors import WorkerFailedError
 from backend_host.workers import Assignment, WorkerProcess, Workers
@@ -470,3 +470,39 @@ def test_a_region_that_was_cut_short_is_given_up(scene: Scene, caplog: pytest.Lo
     scene.write(6, ClientState.HELLO)
     scene.caretaker.look(3)
     assert len(scene.played.workers) == 1, "nobody else is served there"
+
+
+def test_programs_of_a_device_that_failed_end_and_those_to_come_are_served_elsewhere(scene: Scene) -> None:
+    worker = scene.serve(0)
+    scene.caretaker.hold()
+    scene.write(1, ClientState.HELLO)
+    scene.caretaker.look(1)
+    assert scene.state(1) == ClientState.HELLO, "it waits"
+    ending = threading.Thread(target=scene.caretaker.end_all, args=(214,))
+    ending.start()
+    while not worker.is_stopped:
+        ending.join(0.001)
+    worker.end()
+    ending.join()
+    scene.caretaker.look(2)
+    assert scene.state(0) == ClientState.DEAD
+    assert scene.ended == [worker]
+    elsewhere, ended = PlayedWorkers(), list[WorkerProcess]()
+    scene.caretaker.move(Home(elsewhere, 9, ended.append, scene._format))
+    scene.caretaker.look(3)
+    [assignment] = elsewhere.assignments
+    assert (assignment.client, assignment.vgpu) == (1, 9)
+    assert len(scene.played.assignments) == 1
+    elsewhere.workers[0].end()
+    assert (ended, scene.ended) == (elsewhere.workers, [worker])
+
+
+def test_where_no_other_device_takes_them_programs_are_refused(scene: Scene) -> None:
+    scene.caretaker.hold()
+    scene.write(0, ClientState.HELLO)
+    scene.caretaker.look(0)
+    scene.caretaker.strand("GPU 0 has failed")
+    scene.caretaker.look(1)
+    assert scene.state(0) == ClientState.REFUSED
+    assert scene.caretaker.nr_refused["device"] == 1
+    assert scene.played.assignments == []

@@ -92,6 +92,22 @@ def test_a_library_that_crashes_is_its_own_affair(tmp_path: Path) -> None:
         probe("cuda", str(library))
 
 
+def test_a_device_that_gives_no_context_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And keeps nobody from the others, which keep their numbers."""
+    answer = {**ANSWER, "costs": {"context_bytes": 1, "stream_bytes": 1}}
+    output = json.dumps([{"failed": "libcuda.so.1: CUDA error 46 while asking for device 0"}, answer]) + "\n"
+
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 0, output, "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    [device] = probe("cuda", "libcuda.so.1")
+    assert device.ordinal == 1
+    assert "device 0 is not served until the daemon is started anew: libcuda.so.1: CUDA error 46" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("output", "status"),
     [

@@ -138,7 +138,17 @@ def test_a_daemon_of_an_earlier_release_tells_of_no_demand() -> None:
 
 def test_the_table_of_gpus_has_what_one_chooses_by_and_the_long_one_all() -> None:
     [gpu] = status_of()["gpus"]
-    assert heads(tables.gpus([gpu]), WIDTH) == ["GPU", "name", "UUID", "memory", "taken", "policy", "demand", "vGPUs"]
+    assert heads(tables.gpus([gpu]), WIDTH) == [
+        "GPU",
+        "name",
+        "UUID",
+        "memory",
+        "taken",
+        "policy",
+        "demand",
+        "state",
+        "vGPUs",
+    ]
     long = rendered(tables.gpus([gpu], is_long=True), 400)
     assert all(text in long for text in (gpu["uuid"], gpu["pci_bus_id"], "6 ms", "preempts", "no", "70.0%"))
 

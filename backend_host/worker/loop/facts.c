@@ -128,6 +128,7 @@ int fgw_worker_probe_block(const char *library, int ordinal, struct fgw_facts_bl
         return (int)result;
     }
     result = ask_library(&driver, ordinal, &facts, &nr_devices);
+    block->nr_devices = (uint32_t)nr_devices;
     if (result != CUDA_SUCCESS) {
         snprintf(error, error_bytes, "%s: CUDA error %d while asking for device %d", library, (int)result, ordinal);
         return (int)result;
@@ -140,7 +141,6 @@ int fgw_worker_probe_block(const char *library, int ordinal, struct fgw_facts_bl
     memcpy(block->name, device->name, sizeof(block->name) - 1);
     memcpy(block->uuid, device->uuid, sizeof(block->uuid));
     memcpy(block->pci_bus_id, device->pci_bus_id, sizeof(block->pci_bus_id) - 1);
-    block->nr_devices = (uint32_t)nr_devices;
     block->memory_bytes = device->total_bytes;
     block->capability_major = device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
     block->capability_minor = device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];

@@ -15,6 +15,7 @@ static struct fgw_demand_reading read_one(struct fgw_control *control, uint32_t 
         .vgpu = vgpu,
         .pid = atomic_load(&control->decided->workers[slot].pid),
         .waits = fgw_set_has(&control->grant->waiting, slot) || counted(&own->displaced_since_ns) != 0,
+        .last_error = counted(&own->last_error),
         .gpu_ns = counted(&own->gpu_ns),
         .busy_ns = counted(&own->busy_ns),
         .waited_ns = counted(&own->wait_ns) + counted(&own->limited_ns) + counted(&own->displaced_ns),

@@ -14,7 +14,8 @@ struct fgw_demand_reading {
     uint32_t slot;
     uint32_t vgpu;
     uint32_t pid;
-    uint32_t waits; /* for a turn, or for its memory, now */
+    uint32_t waits;      /* for a turn, or for its memory, now */
+    uint64_t last_error; /* a CUresult */
     uint64_t gpu_ns;
     uint64_t busy_ns;
     uint64_t waited_ns; /* for a turn, for its limit, and for its memory, waits that have ended */

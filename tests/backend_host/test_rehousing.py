@@ -1,0 +1,110 @@
+"""Where vGPUs go whose Gpu has failed, and who stays without one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from backend_host.device.failure import Failure
+from backend_host.device.gpu import Gpu
+from backend_host.entitlement import PLAIN, Entitlement
+from backend_host.errors import RefusedError
+from backend_host.vgpu import VGpu
+from backend_host.vgpus import VGpuRegistry
+from tests.backend_host.test_gpu import ME, REGION_BYTES, TABLE_HASH, Player, devices, gpus
+
+__all__ = ["devices", "gpus"]  # fixtures
+LOST = Failure("Xid 79: it has fallen off the bus")
+SECOND_NS = 10**9
+
+
+@pytest.fixture
+def registry(gpus: list[Gpu]) -> Iterator[VGpuRegistry]:
+    registry = VGpuRegistry(gpus, TABLE_HASH)
+    yield registry
+    registry.remove_all()
+
+
+def opened(registry: VGpuRegistry, name: str, entitlement: Entitlement = PLAIN) -> VGpu:
+    return registry.open_session(name, entitlement, REGION_BYTES, ME)
+
+
+def fail(registry: VGpuRegistry, gpu: Gpu) -> None:
+    gpu.ward.failure = LOST
+    registry.gpu_failed(gpu, LOST)
+
+
+def test_a_vgpu_goes_where_a_new_one_would(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    """With all that it is entitled to."""
+    heavy = opened(registry, "heavy", Entitlement(weight=5))
+    vgpu = opened(registry, "it", Entitlement(weight=3, quota_bytes=1 << 30, limit=40.0, request=10.0))
+    assert (heavy.gpu, vgpu.gpu) == (gpus[0], gpus[1])
+    player = Player(vgpu)
+    player.charge(SECOND_NS)
+    player.end()
+    fail(registry, gpus[1])
+    assert vgpu.gpu is gpus[2]
+    account = gpus[2].page.vgpu(vgpu.index)
+    assert account is not None
+    assert (account.quota_bytes, account.limit_permille, account.used_ns) == (1 << 30, 400, 0)
+    assert gpus[2].page.names[vgpu.index] == "it"
+    [told] = [each for each in registry.statistics() if each.name == "it"]
+    assert (told.gpu_number, told.gpu_uuid, told.weight) == (2, gpus[2].device.uuid, 3)
+    statistics, _ = registry.snapshot()
+    assert [gpu.vgpus for gpu in statistics] == [("heavy",), (), ("it",)]
+    assert [gpu.failed for gpu in statistics] == ["", LOST.reason, ""]
+    assert statistics[1].used_ns == SECOND_NS, "what was charged stays with the Gpu"
+    assert not statistics[1].is_ready
+    mover = Player(vgpu)
+    assert mover.enter()
+    mover.end()
+
+
+def test_it_takes_no_new_vgpu(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    fail(registry, gpus[0])
+    assert [opened(registry, name).gpu.number for name in "abcd"] == [1, 2, 1, 2]
+    with pytest.raises(RefusedError, match=r"^GPU 0 is out, as it has failed: Xid 79: it has fallen off the bus$"):
+        opened(registry, "e", Entitlement(gpu="0"))
+    for gpu in gpus[1:]:
+        gpu.ward.failure = LOST
+    with pytest.raises(RefusedError, match=r"^GPU 0 is out, as it has failed: .*; GPU 1 is out, .*; GPU 2 is out, "):
+        opened(registry, "e")
+
+
+def test_one_that_is_to_be_there_stays_and_is_refused(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    vgpu = opened(registry, "bound", Entitlement(gpu="1"))
+    fail(registry, gpus[1])
+    assert vgpu.gpu is gpus[1]
+    assert registry.stranded() == {
+        "bound": "GPU 1 has failed (Xid 79: it has fallen off the bus), and it goes nowhere else: it is to be on GPU 1; "
+        "fairgv-host detach and attach give it another"
+    }
+
+
+def test_one_that_fits_nowhere_says_what_is_lacking(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    for name in ("a", "b"):
+        opened(registry, name, Entitlement(request=80.0))
+    opened(registry, "it", Entitlement(request=80.0))
+    fail(registry, gpus[2])
+    told = registry.stranded()["it"]
+    assert "GPU 0 has 20 % left for requests, where 80 % are asked for (--request)" in told
+    assert "GPU 2 is out, as it has failed" in told
+
+
+def test_one_of_another_kind_takes_nobody(
+    registry: VGpuRegistry, gpus: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine's region has no room for facts of another length."""
+    vgpu = opened(registry, "it")
+    monkeypatch.setattr("backend_host.rehousing.with_quota", lambda facts, _: facts + b"more")
+    before = [len(gpu.page.vgpus()) for gpu in gpus]
+    fail(registry, gpus[0])
+    assert vgpu.gpu is gpus[0]
+    assert "is of another kind" in registry.stranded()["it"]
+    assert [len(gpu.page.vgpus()) for gpu in gpus] == before, "nothing is taken there"
+
+
+def test_one_that_has_gone_meanwhile_is_left_alone(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    vgpu = opened(registry, "it")
+    registry.remove("it")
+    fail(registry, gpus[0])
+    assert vgpu.gpu is gpus[0]
