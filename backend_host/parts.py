@@ -3,8 +3,10 @@
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from backend_host.config import BY_DEVICE, Config
 from backend_host.device.failure import Failure
@@ -15,6 +17,8 @@ from backend_host.glance import Glance
 from backend_host.guest_teller import GuestTeller
 from backend_host.ipc import Server
 from backend_host.machines import Machines
+from backend_host.nvml.fatal import failure_of
+from backend_host.nvml.watch import NvmlWatch
 from backend_host.restart.old import OldPrograms
 from backend_host.restart.succession import Succession
 from backend_host.service.events import Events
@@ -68,6 +72,7 @@ class Parts:
             stack.enter_context(
                 gpu.watched(self._watchdog_s(gpu), self.vgpus.time_out, self.vgpus.expel, self._gpu_failed)
             )
+        self._watch_devices(stack)
         adopts_all = config.adopt == "all" and not config.is_private
         self.domains = Domains(
             self.vgpus,
@@ -113,6 +118,21 @@ class Parts:
             self.machines.follow(config.vgpu)
         self.config = config
         self.vgpus.set_limits(config.limits)
+
+    def _watch_devices(self, stack: contextlib.ExitStack) -> None:
+        """By NVIDIA's own word; softgpu has none."""
+        watched = {gpu.device.uuid: gpu for gpu in self.gpus if gpu.device.kind == "cuda"}
+
+        def hear(uuid: str, event: Mapping[str, Any]) -> None:
+            if (failure := failure_of(event)) is not None:
+                watched[uuid].ward.fail(failure)
+
+        if watched:
+            watch = NvmlWatch(list(watched), hear)
+            for uuid, gpu in watched.items():
+                gpu.figures = partial(watch.figures, uuid)
+            watch.start()
+            stack.callback(watch.stop)
 
     def _gpu_failed(self, gpu: Gpu, failure: Failure) -> None:
         text = f"GPU {gpu.number} ({gpu.device.uuid}) has failed and serves nobody until the daemon is started anew: {failure.reason}"

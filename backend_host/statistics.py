@@ -11,6 +11,7 @@ from backend_host.entitlement import Entitlement
 from backend_host.fairness import NOTHING, Received
 from backend_host.generated.counters import ClientCounters, TotalCounters
 from backend_host.limits import ORDINARY, Limits
+from backend_host.nvml.figures import UNKNOWN, Figures
 
 _OF_CLIENT = tuple(field.name for field in fields(ClientCounters))
 _OF_MANY = tuple(field.name for field in fields(TotalCounters) if field.default is MISSING)
@@ -181,6 +182,8 @@ class GpuStatistics(DeviceStatistics):
     """Workers that ended while their programs lived, those of vGPUs that are gone included."""
     failed: str = ""
     """Why it serves nobody any more; empty: it is in order."""
+    figures: Figures = UNKNOWN
+    """What NVML says of it."""
     is_ready: bool = True
     """Workers get as far as having a context."""
     capacity_bytes: int = 0

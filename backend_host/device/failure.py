@@ -2,7 +2,7 @@
 
 Whoever learns of something that may be a failure, a worker's error or one that got no context, raises a suspicion. The daemon then has a
 process of its own make a context there: twice none, and the device has failed. Workers may be their guests', whose word alone is no reason to
-take a device from all others. What the driver's own monitor says (device/monitor.py) needs no trial.
+take a device from all others. What the driver's own monitor says (nvml/watch.py) needs no trial.
 
 A device that has failed stays so until the daemon is started anew: then it is tried as any other. Nothing else is known to be safe, as what is
 left in the driver of a device that was reset nobody can tell.

@@ -27,6 +27,7 @@ from backend_host.fairness import min_max_ratio
 from backend_host.grants import GrantKeeper
 from backend_host.history import WINDOWS_S
 from backend_host.lacking import refusal_text
+from backend_host.nvml.figures import Figures
 from backend_host.oversubscription import WHATEVER_THERE_IS, Capacity, capacity_of
 from backend_host.restart.records import GpuRecord
 from backend_host.restart.store import Store
@@ -73,6 +74,8 @@ class Gpu:
     capacity: Capacity = WHATEVER_THERE_IS
     pager: Pager | None = None
     """Where programs may allocate more than the device has."""
+    figures: Callable[[], Figures] = Figures
+    """What NVML says of its device now."""
     _watchdog: Watchdog | None = None
     _auditor: Auditor | None = None
     _apart: Apart | None = None
@@ -196,6 +199,7 @@ class Gpu:
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
             is_ready=self.workers.is_ready and self.failure is None,
+            figures=self.figures(),
             failed="" if self.failure is None else self.failure.reason,
             capacity_bytes=self.capacity.resident,
             allocatable_bytes=self.capacity.allocatable,

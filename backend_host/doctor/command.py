@@ -44,7 +44,8 @@ def examine(config: Config) -> Mapping[str, Sequence[Verdict]]:
             confinement.selinux(confinement.read_selinux(regions)),
         ],
         "device": [
-            device.device(device.read_device(config, running.status)),
+            device.device(served := device.read_device(config, running.status)),
+            device.monitor(device.read_monitor(served)),
             device.mps(device.read_mps()),
         ],
         "memory": [

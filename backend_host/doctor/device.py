@@ -15,6 +15,7 @@ from backend_host.devices import check_walls, choose
 from backend_host.doctor.verdict import Verdict, failed, passed, warned
 from backend_host.errors import DeviceUnavailableError, FairGVError
 from backend_host.ipc import Message
+from backend_host.nvml.watch import try_once
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _TRIED_DRIVER = 580
@@ -90,6 +91,23 @@ def _device_remedy(reading: DeviceReading) -> str:
             f"driver {reading.driver} is loaded: see nvidia-smi, dmesg, and whether its libcuda.so.1 is of that version"
         )
     return 'install NVIDIA\'s driver and load it, or say device = "soft" in the configuration'
+
+
+def read_monitor(reading: DeviceReading) -> str | None:
+    """Why NVML is not to be had, empty where it is; None: it has nothing to tell of such a device."""
+    return try_once() if reading.kind == "cuda" else None
+
+
+def monitor(reading: str | None) -> Verdict:
+    """What devices say of themselves."""
+    if reading is None:
+        return passed("monitor", "only NVIDIA's devices tell of power, clocks, temperature, Xids and ECC errors")
+    if not reading:
+        return passed("monitor", "NVML answers")
+    text = f"power, energy, clocks, temperature, Xids and ECC errors of devices are unknown: {reading}"
+    return warned(
+        "monitor", text, "pip install nvidia-ml-py beside FairGV, and NVIDIA's driver with its libnvidia-ml.so.1"
+    )
 
 
 def read_mps(processes: Path = Path("/proc")) -> Sequence[int]:

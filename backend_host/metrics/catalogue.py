@@ -159,6 +159,16 @@ def _busy(gpu: GpuStatistics) -> float:
     return gpu.used_ns / NS
 
 
+def _figure(name: str, unit: float) -> Callable[[GpuStatistics], float | None]:
+    """`unit`: how much of the metric's one of the figure's is."""
+
+    def read(gpu: GpuStatistics) -> float | None:
+        value = getattr(gpu.figures, name)
+        return None if value is None else value * unit
+
+    return read
+
+
 OF_DEVICES: tuple[Metric, ...] = (
     _device(
         "device_busy_seconds_total", "counter", "GPU time that all vGPUs used, those that are gone included.", _busy
@@ -182,6 +192,43 @@ OF_DEVICES: tuple[Metric, ...] = (
         "1 once the device has failed: it serves nobody until the daemon is started anew. fairgv-host devices has the reason.",
         lambda gpu: int(bool(gpu.failed)),
     ),
+    _device(
+        "device_power_watts",
+        "gauge",
+        "Power that it draws, as NVML says. None where it does not.",
+        _figure("power_mw", 1e-3),
+    ),
+    _device(
+        "device_energy_joules_total",
+        "counter",
+        "Energy since its driver was loaded, as NVML says. None where it does not.",
+        _figure("energy_mj", 1e-3),
+    ),
+    _device(
+        "device_sm_clock_hertz",
+        "gauge",
+        "Clock of its multiprocessors, as NVML says. None where it does not.",
+        _figure("sm_mhz", 1e6),
+    ),
+    _device(
+        "device_memory_clock_hertz",
+        "gauge",
+        "Clock of its memory, as NVML says. None where it does not.",
+        _figure("memory_mhz", 1e6),
+    ),
+    _device(
+        "device_temperature_celsius",
+        "gauge",
+        "Temperature, as NVML says. None where it does not.",
+        _figure("temperature_c", 1),
+    ),
+    _device(
+        "device_ecc_errors_total",
+        "counter",
+        "Uncorrectable ECC errors since its driver was loaded, as NVML says. None where it does not.",
+        _figure("nr_ecc_errors", 1),
+    ),
+    _device("device_xids_total", "counter", "Xids since the daemon started.", lambda gpu: gpu.figures.nr_xids),
     _device(
         "device_worker_deaths_total",
         "counter",

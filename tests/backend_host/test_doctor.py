@@ -98,6 +98,9 @@ DEVICES: list[Case] = [
     (device.device, dataclasses.replace(SOFT, asked="soft"), "pass", "on the CPU", ""),
     (device.device, dataclasses.replace(SOFT, is_served=True), "pass", "on the CPU", ""),
     (device.device, DeviceReading("cuda", trouble="no device"), "fail", "no device", "install NVIDIA's driver"),
+    (device.monitor, None, "pass", "only NVIDIA's devices", ""),
+    (device.monitor, "", "pass", "NVML answers", ""),
+    (device.monitor, "it hangs", "warn", "are unknown: it hangs", "pip install nvidia-ml-py"),
     (device.mps, [], "pass", "does not run", ""),
     (device.mps, [7, 8], "warn", "process 7, 8", "quit"),
 ]

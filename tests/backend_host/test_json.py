@@ -19,6 +19,7 @@ from backend_host.device.readings import HandOver, Why
 from backend_host.fairness import Received
 from backend_host.limits import Limits
 from backend_host.listing import Listed
+from backend_host.nvml.figures import Figures
 from backend_host.service.events import Events
 from backend_host.statistics import (
     ClientStatistics,
@@ -70,6 +71,7 @@ def documented(heading: str) -> set[str]:
         ("status", DaemonStatistics),
         ("device", DeviceStatistics),
         ("Gpu", GpuStatistics),
+        ("figures", Figures),
         ("vGPU", VGpuStatistics),
         ("limits", Limits),
         ("received", Received),

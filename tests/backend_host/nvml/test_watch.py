@@ -1,0 +1,221 @@
+"""What NVML says reaches the daemon, and an NVML that hangs, crashes or lies reaches it no further than to say so once."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend_host.device.failure import UNAVAILABLE, Failure
+from backend_host.nvml.fatal import FATAL_XIDS, failure_of
+from backend_host.nvml.figures import UNKNOWN, Figures
+from backend_host.nvml.watch import Lines, NvmlWatch, try_once
+from tests.children import is_there
+
+SOURCE = Path(__file__).with_name("nvml_library.c")
+ANSWERED = Figures(123456, 1 << 40, 1980, 2619, 41, None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("pynvml")
+    folder = tmp_path_factory.mktemp("nvml")
+    library = str(folder / "libnvidia-ml.so.1")
+    subprocess.run(
+        ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, SOURCE], check=True
+    )
+    return folder
+
+
+class Watched:
+    """A watch over GPU-1, and what it was told."""
+
+    def __init__(self, silence_s: float = 30.0, again_s: float = 600.0) -> None:
+        self.events: list[tuple[str, Mapping[str, Any]]] = []
+        self.is_told = threading.Event()
+        self.watch = NvmlWatch(["GPU-1", "GPU-2"], self.hear, silence_s, again_s)
+        self.watch.start()
+
+    def hear(self, uuid: str, event: Mapping[str, Any]) -> None:
+        self.events.append((uuid, event))
+        self.is_told.set()
+
+
+@pytest.fixture
+def started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Watched]]:
+    running: list[Watched] = []
+
+    def start(case: str, **options: float) -> Watched:
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+        monkeypatch.setenv("NVML_CASE", case)
+        running.append(Watched(**options))
+        return running[-1]
+
+    yield start
+    for watched in running:
+        watched.watch.stop()
+
+
+def until(is_so: Callable[[], bool]) -> bool:
+    for _ in range(3000):
+        if is_so():
+            return True
+        threading.Event().wait(0.01)
+    return False
+
+
+def test_figures_of_each_device_that_says_some(started: Callable[..., Watched]) -> None:
+    watch = started("answers").watch
+    assert until(lambda: watch.figures("GPU-1") == ANSWERED)
+    assert watch.unknown == ""
+    assert watch.figures("GPU-2") == watch.figures("GPU-3") == UNKNOWN
+
+
+def test_one_that_hangs_is_ended_and_said_to_once(
+    started: Callable[..., Watched], caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it is tried, and whoever asks for figures meanwhile waits for nothing."""
+    watch = started("hangs", silence_s=0.5, again_s=0.01).watch
+    pids: set[int] = set()
+    assert until(lambda: len(pids) > 2 or pids.update(children()) is not None)  # type: ignore[func-returns-value]
+    assert "NVML has not answered for 0.5 s" in watch.unknown
+    assert watch.figures("GPU-1") == UNKNOWN
+    assert caplog.text.count("are unknown: NVML has not answered for 0.5 s; the process that asked it is ended") == 1
+
+
+def children() -> set[int]:
+    """Processes that ask NVML, of this one."""
+    tasks = [task for task in Path("/proc/self/task").iterdir() if (task / "children").exists()]
+    pids = {pid for task in tasks for pid in (task / "children").read_text().split()}
+    return {int(pid) for pid in pids if b"backend_host.nvml.child" in command_of(pid)}
+
+
+def command_of(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:  # it has ended
+        return b""
+
+
+def test_figures_of_before_are_forgotten(started: Callable[..., Watched]) -> None:
+    watch = started("answers").watch
+    assert until(lambda: watch.figures("GPU-1") == ANSWERED)
+    [pid] = children()
+    os.kill(pid, 9)
+    assert until(lambda: watch.figures("GPU-1") == UNKNOWN)
+    assert watch.unknown == "the process that asks NVML has ended"
+
+
+def test_the_process_ends_with_the_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, even where it hangs."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    monkeypatch.setenv("NVML_CASE", "hangs")
+    watched = Watched()
+    assert until(lambda: len(children()) == 1)
+    [pid] = children()
+    watched.watch.stop()
+    assert not is_there(pid)
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("crashes", "the process that asks NVML has ended"),
+        ("no driver", "NVML: Driver Not Loaded"),
+        ("noisy", "the process that asks NVML makes no sense: "),
+    ],
+)
+def test_why_figures_are_unknown(started: Callable[..., Watched], case: str, why: str) -> None:
+    watch = started(case).watch
+    assert watch.is_heard.wait(30)
+    assert watch.unknown.startswith(why)
+    assert watch.figures("GPU-1") == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("case", "event"), [("xid 79", {"xid": 79}), ("ecc", {"ecc": 1}), ("lost", {"lost": 1})], ids=str
+)
+def test_events_are_heard(started: Callable[..., Watched], case: str, event: dict[str, int]) -> None:
+    watched = started(case)
+    assert watched.is_told.wait(30)
+    assert watched.events == [("GPU-1", {"uuid": "GPU-1", **event})]
+    figures = watched.watch.figures("GPU-1")
+    assert (figures.nr_xids, figures.last_xid) == ((1, 79) if "xid" in event else (0, None))
+    if case == "xid 79":
+        assert until(lambda: watched.watch.figures("GPU-1").power_mw == 123456)
+        assert watched.watch.figures("GPU-1").last_xid == 79, "figures that follow do not forget it"
+
+
+def test_what_is_asked_for_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    monkeypatch.setenv("NVML_CASE", "answers")
+    assert try_once(["GPU-1"]) == ""
+    monkeypatch.setenv("NVML_CASE", "no driver")
+    assert try_once() == "NVML: Driver Not Loaded"
+
+
+def test_without_the_package_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pynvml.py").write_text("raise ImportError\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert try_once() == "the Python package nvidia-ml-py is not installed"
+
+
+def test_without_a_process_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert try_once() == "no process to ask NVML: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"no json\n", b"[]\n", b"7\n", b"\xff\n", (2 * (1 << 16) + 4096) * b"x"],
+    ids=["text", "list", "number", "bytes", "long"],
+)
+def test_lines_that_make_no_sense(said: bytes) -> None:
+    (ours, theirs), (wake, end) = os.pipe(), os.pipe()
+
+    def write() -> None:
+        with os.fdopen(theirs, "wb") as pipe:
+            pipe.write(said)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    lines = Lines(ours, wake, 30.0)
+    with pytest.raises(ValueError, match=r"\w"):
+        lines.next()
+    writer.join()
+    lines.close()
+    for fd in (ours, wake, end):
+        os.close(fd)
+
+
+@pytest.mark.parametrize("value", ["much", -1, 1 << 63, True, None, 1.5, [], {}])
+def test_figures_that_make_no_sense_are_not_known(value: object) -> None:
+    assert ANSWERED.after({"power_mw": value, "nr_xids": 9, "else": 1}) == UNKNOWN
+    assert ANSWERED.after([value]) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("event", "failure"),
+    [
+        ({"xid": 79}, Failure("Xid 79, it has fallen off the bus", UNAVAILABLE)),
+        ({"xid": 48}, Failure("Xid 48, uncorrectable ECC error", 214)),
+        ({"ecc": 1}, Failure("uncorrectable ECC error", 214)),
+        ({"lost": 1}, Failure("NVML has lost it", UNAVAILABLE)),
+        ({"xid": 13}, None),
+        ({"xid": 31}, None),
+        ({"xid": 43}, None),
+        ({"xid": 94}, None),
+        ({}, None),
+    ],
+)
+def test_which_events_are_failures(event: dict[str, int], failure: Failure | None) -> None:
+    assert failure_of(event) == failure
+
+
+def test_the_page_names_the_fatal_ones() -> None:
+    page = " ".join(Path("docs/devices.md").read_text().split())
+    assert f"the device has failed: {', '.join(map(str, FATAL_XIDS))}." in page
