@@ -29,6 +29,7 @@ from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, setting
 from benchmarks.guests import Session, open_session
+from benchmarks.paper import Finding
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
 from benchmarks.style import GREY, MORE, at_least, due, head
@@ -37,6 +38,8 @@ from benchmarks.workloads import parse_report
 
 KIND = "oversubscription"
 HOW_TO_READ = "Each program has 14.4 % of a small card, and pauses of 50 ms; a pass reads all of its memory."
+PAPERS_NR = 9
+"""Servers that allocate 129 % of the card."""
 MEMORY: Mapping[str, int] = {"cuda": 16 << 30, "soft": 128 << 20}
 PAIR_PART = 0.90
 SERVER_PART = 0.14375
@@ -151,6 +154,11 @@ class Oversubscription(Experiment):
             "Least: passes of the program that had fewest, over the mean. Longest: of any request, with its wait.",
         )
         return [Sheet("More memory than the device has", (*columns, "least", "longest, s"), tuple(rows), notes)]
+
+    def findings(self, document: Document) -> list[Finding]:
+        """At the paper's 129 %."""
+        over = over_serial(document, LOADS[2].name, PAPERS_NR)
+        return [Finding("gemini_memory", f"{PAPERS_NR} servers", 1 / fmean(over))] if over else []
 
     def figures(self, document: Document) -> dict[str, float]:
         """Time over serial, and throughput over that where all fits."""

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.cli import main
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS, oversubscription
+from benchmarks.paper import Finding
 from benchmarks.pictures import ALL, drawn
 from benchmarks.style import THEMES
 
@@ -51,6 +52,9 @@ def test_ratios_are_of_runs_of_one_repetition() -> None:
     assert oversubscription.over_serial(DOCUMENT, "pair", 1) == []
     assert oversubscription.over_serial(DOCUMENT, "servers", 10) == [pytest.approx(20 / 90)]
     assert oversubscription.over_fitting(DOCUMENT, 10) == [0.75]
+    assert EXPERIMENT.findings(DOCUMENT) == []
+    nine = {**DOCUMENT, "records": [*DOCUMENT["records"], record("servers", 9, 50)]}
+    assert EXPERIMENT.findings(nine) == [Finding("gemini_memory", "9 servers", 2.5)]
     assert EXPERIMENT.figures(DOCUMENT) == {
         "pair/2/time over serial": 1.25,
         "servers/6/time over serial": pytest.approx(20 / 120),

@@ -23,6 +23,8 @@ OUTPUT = ROOT / "build" / "programs"
 NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
 NOT_CARRIED = ("checkpoint",)
 """What a device does for programs and FairGV refuses its guests: a program that is not here is compared."""
+CRASHES_NATIVELY = ("share_pool_misuse",)
+"""Programs that NVIDIA's own driver (580, on an H100) ends with a signal: what is forged there is refused here."""
 SHARED = ("vector_add", "device_query", "simple_streams", "threads")
 DRIVER_API = (
     "bad_image",
