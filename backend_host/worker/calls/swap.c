@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "calls/fingerprint.h"
 #include "calls/span.h"
+#include "calls/swap_copy.h"
 #include "calls/swap_memory.h"
 #include "client/current.h"
 #include "client/ranges.h"
@@ -41,64 +42,11 @@ static bool has_calls(const struct fgw_worker *worker)
            driver->cuStreamSynchronize && driver->cuStreamDestroy_v2 && driver->cuMemsetD32Async;
 }
 
-/* ---- copies ---- */
-
-/* Of FGW_PRINT_BYTES of an extent. */
-struct block {
-    struct fgw_print print; /* of the bytes in their place, if it is known */
-    bool is_known;
-    bool is_zero; /* all bytes are, and none are in their place */
-    bool moves;   /* the bytes are copied, now */
-};
-
-/* A place for an extent's bytes in this process. */
-struct copy {
-    void *start;
-    bool is_filled; /* they are there; else they never were brought out */
-    uint32_t nr;
-    struct block blocks[];
-};
-
-static struct copy *copy_at(const struct fgw_range *range)
-{
-    return (struct copy *)(uintptr_t)range->owner;
-}
-
-/* NULL: there is none yet. */
-static struct copy *copy_of(struct fgw_worker *worker, const struct fgw_range *extent)
-{
-    const struct fgw_range *found = fgw_ranges_find(&worker->calls->swap.copies, extent->address);
-    return found ? copy_at(found) : NULL;
-}
-
-static void keep(struct fgw_worker *worker, const struct fgw_range *extent, void *start)
-{
-    const uint32_t nr = (uint32_t)(extent->bytes / FGW_PRINT_BYTES);
-    struct copy *copy = calloc(1, sizeof(*copy) + nr * sizeof(copy->blocks[0]));
-    if (!copy) {
-        fgw_swap_memory_free(worker, start, extent->bytes);
-        return;
-    }
-    copy->start = start;
-    copy->nr = nr;
-    fgw_ranges_insert(
-        &worker->calls->swap.copies,
-        (struct fgw_range){.address = extent->address, .bytes = extent->bytes, .owner = (uint64_t)(uintptr_t)copy});
-}
-
-static void drop(struct fgw_worker *worker, const struct fgw_range *range)
-{
-    fgw_swap_memory_free(worker, copy_at(range)->start, range->bytes);
-    free(copy_at(range));
-}
-
 void fgw_swap_forget(struct fgw_worker *worker, uint64_t address)
 {
-    struct fgw_ranges *copies = &worker->calls->swap.copies;
-    struct fgw_range *range = fgw_ranges_find(copies, address);
-    if (range) {
-        drop(worker, range);
-        fgw_ranges_erase(copies, range);
+    struct fgw_range *copy = fgw_ranges_find(&worker->calls->swap.copies, address);
+    if (copy) {
+        fgw_swap_copy_drop(worker, copy);
     }
 }
 
@@ -179,38 +127,6 @@ static void drop_move(struct fgw_worker *worker)
     worker->driver.cuEventDestroy_v2(swap->moves[--swap->nr_moves].end);
 }
 
-/* Copies the blocks that move, as few times as it can, and makes zeros of the others that come. */
-static CUresult copy_blocks(struct fgw_worker *worker, struct fgw_move *move, const struct copy *copy)
-{
-    const struct fgv_driver *driver = &worker->driver;
-    const struct fgw_swap *swap = &worker->calls->swap;
-    CUresult result = CUDA_SUCCESS;
-    uint32_t end = 0;
-    for (uint32_t first = 0; result == CUDA_SUCCESS && first < copy->nr; first = end) {
-        for (end = first + 1; end < copy->nr && copy->blocks[end].moves == copy->blocks[first].moves; end++) {
-        }
-        const uint64_t bytes = (end - first) * FGW_PRINT_BYTES;
-        const uint64_t address = move->address + first * FGW_PRINT_BYTES;
-        char *host = (char *)copy->start + first * FGW_PRINT_BYTES;
-        if (copy->blocks[first].moves) {
-            result = swap->is_inward ? driver->cuMemcpyHtoDAsync_v2(address, host, bytes, swap->stream)
-                                     : driver->cuMemcpyDtoHAsync_v2(host, address, bytes, swap->stream);
-            move->copied_bytes += bytes;
-        } else if (swap->is_inward) {
-            result = driver->cuMemsetD32Async(address, 0, bytes / sizeof(uint32_t), swap->stream);
-        }
-    }
-    return result == CUDA_SUCCESS ? driver->cuEventRecord(move->end, swap->stream) : result;
-}
-
-static CUresult copy_in(struct fgw_worker *worker, struct fgw_move *move, struct copy *copy)
-{
-    for (uint32_t i = 0; i < copy->nr; i++) {
-        copy->blocks[i].moves = !copy->blocks[i].is_zero;
-    }
-    return copy_blocks(worker, move, copy);
-}
-
 /* NULL: there are none. */
 static const struct fgw_print *prints_of(const struct fgw_worker *worker, const struct fgw_move *move)
 {
@@ -218,35 +134,26 @@ static const struct fgw_print *prints_of(const struct fgw_worker *worker, const 
     return move->is_printed && printer ? fgw_printer_prints(printer, move->place) : NULL;
 }
 
-/* What is copied over is not what its print says, until all of it is there. */
-static CUresult copy_out(struct fgw_worker *worker, struct fgw_move *move, struct copy *copy)
+static CUresult copy_out(struct fgw_worker *worker, struct fgw_move *move, struct fgw_swap_copy *copy)
 {
-    const struct fgw_print *prints = prints_of(worker, move);
-    for (uint32_t i = 0; i < copy->nr; i++) {
-        struct block *block = &copy->blocks[i];
-        const bool is_kept = block->is_known && prints && fgw_print_is_same(&block->print, &prints[i]);
-        block->moves = !is_kept && !(prints && fgw_print_is_zero(&prints[i]));
-        block->is_known &= !block->moves;
-    }
-    return copy_blocks(worker, move, copy);
+    const CUstream stream = worker->calls->swap.stream;
+    CUresult result =
+        fgw_swap_copy_out(&worker->driver, copy, move->address, prints_of(worker, move), stream, &move->copied_bytes);
+    return result == CUDA_SUCCESS ? worker->driver.cuEventRecord(move->end, stream) : result;
 }
 
-static void keep_prints(struct copy *copy, const struct fgw_print *prints)
+static CUresult copy_in(struct fgw_worker *worker, struct fgw_move *move, struct fgw_swap_copy *copy)
 {
-    for (uint32_t i = 0; i < copy->nr; i++) {
-        struct block *block = &copy->blocks[i];
-        block->is_zero = prints && fgw_print_is_zero(&prints[i]);
-        block->is_known = prints && !block->is_zero;
-        block->print = prints ? prints[i] : (struct fgw_print){0};
-    }
-    copy->is_filled = true;
+    const CUstream stream = worker->calls->swap.stream;
+    CUresult result = fgw_swap_copy_in(&worker->driver, copy, move->address, stream, &move->copied_bytes);
+    return result == CUDA_SUCCESS ? worker->driver.cuEventRecord(move->end, stream) : result;
 }
 
 enum outcome { REFUSED, LATER, BEGUN };
 
 static enum outcome send_out(struct fgw_worker *worker, const struct fgw_range *extent)
 {
-    struct copy *copy = copy_of(worker, extent);
+    struct fgw_swap_copy *copy = fgw_swap_copy_of(worker, extent);
     const struct fgw_printer *printer = printer_for(worker, extent);
     struct fgw_move *move = copy ? new_move(worker, extent) : NULL;
     if (!move) {
@@ -271,7 +178,7 @@ static enum outcome send_out(struct fgw_worker *worker, const struct fgw_range *
 /* What was never brought out has no bytes to be brought in: memory that is made anew is as good. */
 static enum outcome bring_in(struct fgw_worker *worker, struct fgw_range *extent)
 {
-    struct copy *copy = copy_of(worker, extent);
+    struct fgw_swap_copy *copy = fgw_swap_copy_of(worker, extent);
     if (!fgw_room_claim(&worker->grantee, extent->bytes)) {
         fgw_room_refuse(&worker->grantee, 0);
         return LATER;
@@ -319,7 +226,7 @@ static void end_first(struct fgw_worker *worker, CUresult result)
         return;
     }
     fgw_count(&worker->slot->swapped_out_bytes, move.copied_bytes);
-    keep_prints(copy_of(worker, extent), prints_of(worker, &move));
+    fgw_swap_copy_fill(fgw_swap_copy_of(worker, extent), prints_of(worker, &move));
     if (fgw_span_take_off(worker, extent) == CUDA_SUCCESS) {
         worker->calls->span.nr_out++;
     }
@@ -341,7 +248,7 @@ static void go_on(struct fgw_worker *worker)
         const struct fgw_range *extent = fgw_ranges_find(&worker->calls->span.extents, move->address);
         move->is_printing = false;
         move->is_printed = result == CUDA_SUCCESS;
-        move->has_failed = !extent || copy_out(worker, move, copy_of(worker, extent)) != CUDA_SUCCESS;
+        move->has_failed = !extent || copy_out(worker, move, fgw_swap_copy_of(worker, extent)) != CUDA_SUCCESS;
     }
 }
 
@@ -423,13 +330,13 @@ static void prepare(struct fgw_worker *worker, bool goes, uint64_t now_ns)
     }
     for (uint32_t i = extents->nr; swap->memory && i-- > 0;) {
         const struct fgw_range *extent = &extents->items[i];
-        if (copy_of(worker, extent)) {
+        if (fgw_swap_copy_of(worker, extent)) {
             continue;
         }
         swap->tried_ns = fgw_swap_memory_has_failed(swap->memory) ? now_ns : swap->tried_ns;
         void *start = fgw_swap_memory_take(swap->memory, extent->bytes);
         if (start) {
-            keep(worker, extent, start);
+            fgw_swap_copy_keep(worker, extent, start);
         }
         return;
     }
@@ -491,9 +398,7 @@ static void give_back(struct fgw_worker *worker)
     fgw_swap_memory_end(swap->memory);
     swap->memory = NULL;
     if (swap->copies.nr != 0) {
-        struct fgw_range *last = &swap->copies.items[swap->copies.nr - 1];
-        drop(worker, last);
-        fgw_ranges_erase(&swap->copies, last);
+        fgw_swap_copy_drop(worker, &swap->copies.items[swap->copies.nr - 1]);
     }
 }
 
@@ -543,8 +448,8 @@ void fgw_swap_drop(struct fgw_worker *worker)
     }
     close_streams(worker);
     fgw_swap_memory_end(swap->memory);
-    for (uint32_t i = 0; i < swap->copies.nr; i++) {
-        drop(worker, &swap->copies.items[i]);
+    while (swap->copies.nr != 0) {
+        fgw_swap_copy_drop(worker, &swap->copies.items[swap->copies.nr - 1]);
     }
     free(swap->copies.items);
     *swap = (struct fgw_swap){0};
