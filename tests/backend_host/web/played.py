@@ -34,6 +34,7 @@ class Tenant:
     memory_bytes: int = 2 << 30
     wait_ms: Callable[[int], float] = lambda second: 0.0
     quota_bytes: int = 0
+    demand: float = 0.75
     comes: int = 0
     goes: float = math.inf
     used_ns: int = 0
@@ -120,6 +121,7 @@ class Played:
             totals=Totals(1, wait_ns=tenant.wait_ns, nr_waits={"inf": tenant.nr_waits}),
             clients=(CLIENT,),
             entitled_share=tenant.entitled(self.second),
+            demand=tenant.demand,
         )
 
     def _gpu(self, number: int) -> GpuStatistics:
@@ -143,4 +145,5 @@ class Played:
             vgpus=tuple(tenant.name for tenant in own),
             walls=(),
             min_max_ratio=0.987 if len(own) > 1 else None,
+            demand=sum(tenant.demand for tenant in own),
         )
