@@ -18,7 +18,11 @@ BY_MODULE = {
     "prometheus_client": "prometheus-client",
 }
 """Distributions by the module that they bring, where the name is another one."""
-DONE_WITHOUT = {"libvirt": "python3-libvirt is recommended", "matplotlib": "fairgv-sim --plot says what it lacks"}
+DONE_WITHOUT = {
+    "libvirt": "python3-libvirt is recommended",
+    "matplotlib": "fairgv-sim --plot says what it lacks",
+    "pynvml": "fairgv-host doctor says what is unknown without it",
+}
 OF_BUILDS = {"build_ffi.py", "generate.py", "demo.py"}
 """Files that no command of the package runs."""
 
