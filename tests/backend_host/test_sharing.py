@@ -1,12 +1,8 @@
 """Memory that programs of one vGPU share: what a worker puts on the shelf and maps from it, and what guests that lie get."""
 
-import contextlib
 import os
-import random
-import selectors
 import socket
 import struct
-import threading
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -14,143 +10,39 @@ from typing import Any
 import pytest
 
 from backend_host import shelf
-from backend_host.shelf import FOUND, Message, Shelves
-from ivshmem.region import ClientState, Region
-from tests.backend_host.worker_guest import PRIMARY, STREAM, Guest, make_region, wait_for_state
-from tests.backend_host.worker_harness import SOFTGPU, Host, Worker
-
-SPAN, OTHER_SPAN = 0x3000_0000_0000, 0x3100_0000_0000
-STEP = 2 << 20
-BYTES = 256 * STEP
-EXTENT_MOST = 1 << 30
-PHYSICAL = 0x4C_00000001_000001
-POOL = 0x50_00000001_000001
-PIECE = 32 << 20
-MOST_LIVE = 12
-INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONTEXT, OPERATING_SYSTEM, NOT_READY, NOT_SUPPORTED = 1, 2, 201, 304, 600, 801
-NR_TRIES = 20_000
-
-
-class Daemon:
-    """A thread that listens to workers, as the daemon's does."""
-
-    def __init__(self) -> None:
-        self.shelves = Shelves()
-        self._selector = selectors.DefaultSelector()
-        self._lock = threading.Lock()
-        self._wake, theirs = socket.socketpair()
-        self._selector.register(theirs, selectors.EVENT_READ)
-        self._theirs = theirs
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def listen(self, worker: Worker) -> None:
-        self._selector.register(worker.socket, selectors.EVENT_READ, worker)
-
-    def _run(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                worker: Worker | None = key.data
-                if worker is None:
-                    return
-                if not self.shelves.read(id(worker), worker.vgpu, worker.socket):
-                    self._selector.unregister(worker.socket)
-                    self.shelves.leave(id(worker))
-            self.shelves.answer()
-
-    def stop(self) -> None:
-        self._wake.send(b"!")
-        self._thread.join()
-        self._selector.close()
-        self._wake.close()
-        self._theirs.close()
-        self.shelves.close()
-
-
-class Machine:
-    """Guests of softgpu, each with a worker: two of one vGPU, and one of another with a region of its own."""
-
-    def __init__(self, host: Host, regions: tuple[Region, Region], quota_bytes: int = 0) -> None:
-        self.host, self.daemon = host, Daemon()
-        self.vgpus = [host.control.vgpu_take(quota_bytes), host.control.vgpu_take(0)]
-        self.workers: list[Worker] = []
-        self.first = self.start(regions[0], 0, 0, SPAN)
-        self.second = self.start(regions[0], 1, 0, OTHER_SPAN)
-        self.foreign = self.start(regions[1], 0, 1, OTHER_SPAN)
-
-    def start(self, region: Region, client: int, vgpu: int, span: int, nbytes: int = BYTES) -> Guest:
-        guest = Guest(region, client)
-        self.workers.append(self.host.start(region, client, self.vgpus[vgpu], memory="span"))
-        assert wait_for_state(region, client, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
-        self.daemon.listen(self.workers[-1])
-        guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
-        guest.ok("span_open", address=span, bytes=nbytes)
-        return guest
-
-    def nr_shared(self) -> int:
-        """Descriptors on the shelves, once the daemon has read all that was said to it before."""
-        assert result_of_open(self.foreign, (0, 1)) == INVALID_VALUE
-        return self.daemon.shelves.nr_files
-
-    def memory_bytes(self, vgpu: int = 0) -> int:
-        reading = self.host.control.vgpu(self.vgpus[vgpu])
-        assert reading is not None
-        return reading.memory_bytes
-
-
-@contextlib.contextmanager
-def running(quota_bytes: int = 0) -> Iterator[Machine]:
-    host = Host(SOFTGPU)
-    try:
-        with make_region() as region, make_region() as another:
-            machine = Machine(host, (region, another), quota_bytes)
-            try:
-                yield machine
-            finally:
-                machine.daemon.stop()
-    finally:
-        host.close()
+from backend_host.shelf import FOUND, Message
+from ivshmem.region import ClientState
+from tests.backend_host.sharing_machine import (
+    BYTES,
+    EXTENT_MOST,
+    INVALID_CONTEXT,
+    INVALID_VALUE,
+    NOT_READY,
+    NOT_SUPPORTED,
+    OPERATING_SYSTEM,
+    OTHER_SPAN,
+    OUT_OF_MEMORY,
+    PHYSICAL,
+    SPAN,
+    STEP,
+    Daemon,
+    Machine,
+    allocate,
+    exported,
+    fill,
+    opened,
+    result_of_open,
+    running,
+    settled,
+)
+from tests.backend_host.worker_guest import PRIMARY, STREAM, Guest, wait_for_state
+from tests.backend_host.worker_harness import Worker
 
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     with running() as machine:
         yield machine
-
-
-def allocate(guest: Guest, nbytes: int) -> int:
-    return int(guest.ok("cuMemAlloc_v2", bytesize=nbytes).dptr)
-
-
-def settled(guest: Guest, call: str, **fields: Any) -> Any:
-    """Asks until the worker has an answer."""
-    for _ in range(NR_TRIES):
-        answer = guest.call(call, **fields)
-        if answer.result != NOT_READY:
-            return answer
-        threading.Event().wait(0.0005)
-    raise AssertionError(f"{call} is never ready")
-
-
-def exported(guest: Guest, address: int) -> tuple[int, int]:
-    answer = settled(guest, "ipc_export", address=address)
-    assert answer.result == 0
-    return int(answer.key[0]), int(answer.key[1])
-
-
-def result_of_open(guest: Guest, key: tuple[int, int]) -> int:
-    return int(settled(guest, "ipc_open", key=list(key)).result)
-
-
-def opened(guest: Guest, key: tuple[int, int]) -> int:
-    answer = settled(guest, "ipc_open", key=list(key))
-    assert answer.result == 0
-    return int(answer.address)
-
-
-def fill(guest: Guest, address: int, value: int, nbytes: int) -> None:
-    guest.ok("cuMemsetD8Async", dstDevice=address, uc=value, N=nbytes, hStream=0)
-    guest.ok("cuCtxSynchronize")
 
 
 def test_two_programs_of_a_vgpu_have_the_same_memory(machine: Machine) -> None:
@@ -402,145 +294,6 @@ def test_descriptors_that_are_no_physical_memory(machine: Machine) -> None:
     assert machine.memory_bytes() == before
     os.close(plain)
     assert result_of_import(second, PHYSICAL, passed_on(machine.first, physical(machine.first))) == 0
-
-
-def pool(guest: Guest, number: int = POOL, *, is_shareable: bool = True) -> int:
-    guest.ok("cuMemPoolCreate", handle=number, is_shareable=int(is_shareable))
-    return number
-
-
-def pooled(guest: Guest, number: int, nbytes: int) -> int:
-    return int(guest.ok("cuMemAllocFromPoolAsync", bytes=nbytes, pool=number).address)
-
-
-def piece(guest: Guest, address: int) -> tuple[tuple[int, int], int, int]:
-    """Key, base and size of what is shared."""
-    answer = settled(guest, "ipc_export", address=address)
-    assert answer.result == 0
-    return (int(answer.key[0]), int(answer.key[1])), int(answer.base), int(answer.bytes)
-
-
-def test_memory_of_a_pool_in_two_programs(machine: Machine) -> None:
-    first, second = machine.first, machine.second
-    one, other = (pooled(first, pool(first) if number == 0 else POOL, STEP) for number in range(2))
-    fill(first, one, 3, STEP)
-    fill(first, other, 4, STEP)
-    key, base, nbytes = piece(first, other)
-    assert piece(first, one) == (key, base, nbytes), "small memory of a pool lies in one piece"
-    assert nbytes == PIECE
-    assert base <= min(one, other)
-    there = opened(second, key)
-    assert second.from_device(there + one - base, 1) == b"\3"
-    assert second.from_device(there + other - base, 1) == b"\4"
-    fill(second, there + one - base, 5, 1)
-    assert first.from_device(one, 2) == b"\5\3"
-    large = pooled(first, POOL, PIECE + STEP)
-    far, far_base, far_bytes = piece(first, large)
-    assert (far != key, far_base, far_bytes) == (True, large, 2 * PIECE), "memory never lies across two pieces"
-    assert machine.nr_shared() == 2
-
-
-def test_a_piece_of_a_pool_stays_as_long_as_some_of_it_is_used(machine: Machine) -> None:
-    first, second = machine.first, machine.second
-    one, other = (pooled(first, pool(first) if number == 0 else POOL, STEP) for number in range(2))
-    fill(first, other, 4, STEP)
-    key, base, _ = piece(first, one)
-    first.ok("cuMemFree_v2", dptr=one)
-    first.ok("cuMemPoolTrimTo", pool=POOL)
-    first.ok("cuMemPoolDestroy", pool=POOL)
-    assert piece(first, other)[0] == key
-    there = opened(second, key)
-    first.ok("cuMemFree_v2", dptr=other)
-    assert machine.nr_shared() == 0, "nothing of it is used: it is given back"
-    assert second.from_device(there + other - base, 1) == b"\4", "but for whoever has it open"
-    second.ok("ipc_close", address=there)
-    assert result_of_open(second, key) == INVALID_VALUE
-
-
-def test_a_pool_that_is_not_to_be_had(machine: Machine) -> None:
-    first, second = machine.first, machine.second
-    plain = pooled(first, pool(first, POOL + 1, is_shareable=False), STEP)
-    own = pooled(first, pool(first), STEP)
-    gone = pooled(first, POOL, STEP)
-    first.ok("cuMemFree_v2", dptr=gone)
-    for wrong in (plain, gone, own - 1, own + PIECE):
-        assert settled(first, "ipc_export", address=wrong).result == INVALID_VALUE
-    key, base, _ = piece(first, own)
-    assert result_of_open(machine.foreign, key) == INVALID_VALUE
-    assert result_of_open(second, (key[1], key[0])) == INVALID_VALUE
-    assert result_of_open(first, key) == INVALID_CONTEXT
-    again = settled(first, "ipc_open", key=list(key), may_be_own=1)
-    assert (again.result, again.address != base) == (0, True)
-    assert settled(first, "ipc_open", key=list(key), may_be_own=1).result == INVALID_VALUE, "it is open"
-    there = opened(second, key)
-    for call in ("cuMemFreeAsync", "ipc_export"):
-        assert settled(second, call, address=there).result == INVALID_VALUE, "it is not its own"
-
-
-def test_the_maker_of_a_pool_dies(machine: Machine) -> None:
-    first, second = machine.first, machine.second
-    mine = pooled(first, pool(first), STEP)
-    fill(first, mine, 5, STEP)
-    key, base, _ = piece(first, mine)
-    there = opened(second, key)
-    machine.workers[0].process.kill()
-    machine.workers[0].process.wait()
-    assert second.from_device(there + mine - base, 4) == b"\5\5\5\5"
-    second.ok("ipc_close", address=there)
-    assert result_of_open(second, key) == INVALID_VALUE
-
-
-def test_what_is_open_of_a_pool_counts_once(machine: Machine) -> None:
-    first, second = machine.first, machine.second
-    before = machine.memory_bytes()
-    addresses = [pooled(first, pool(first) if number == 0 else POOL, STEP) for number in range(4)]
-    assert machine.memory_bytes() == before + 4 * STEP
-    keys = {piece(first, address)[0] for address in addresses for _ in range(100)}
-    [key] = keys
-    assert machine.nr_shared() == 1
-    there = opened(second, key)
-    assert machine.memory_bytes() == before + 4 * STEP + PIECE
-    second.ok("ipc_close", address=there)
-    for address in addresses:
-        first.ok("cuMemFree_v2", dptr=address)
-    first.ok("cuMemPoolTrimTo", pool=POOL)
-    assert machine.memory_bytes() == before
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_pieces_against_a_model(machine: Machine, seed: int) -> None:
-    """Whatever is allocated and freed: what lies in a piece has its key, and a piece that is unused is gone."""
-    chance = random.Random(seed)
-    first = machine.start(machine.first.region, 2, 0, SPAN, 4 << 30)
-    pool(first)
-    before = machine.memory_bytes()
-    live: dict[int, int] = {}
-    keys: dict[int, tuple[int, int]] = {}
-    for _ in range(80):
-        if len(live) == MOST_LIVE or (live and chance.random() < 0.45):
-            address = chance.choice(list(live))
-            first.ok("cuMemFree_v2", dptr=address)
-            del live[address]
-            first.ok("cuMemPoolTrimTo", pool=POOL)
-        else:
-            nbytes = chance.choice((512, STEP, 5 * STEP, PIECE, PIECE + 512))
-            address = pooled(first, POOL, nbytes)
-            assert all(address + nbytes <= other or other + size <= address for other, size in live.items())
-            live[address] = nbytes
-        bases = set()
-        for address, nbytes in live.items():
-            key, base, size = piece(first, address)
-            assert base <= address
-            assert address + nbytes <= base + size
-            assert keys.setdefault(base, key) == key, "a piece keeps its key"
-            bases.add(base)
-        for base in set(keys) - bases:
-            del keys[base]
-    for address in live:
-        first.ok("cuMemFree_v2", dptr=address)
-    first.ok("cuMemPoolTrimTo", pool=POOL)
-    assert machine.nr_shared() == 0
-    assert machine.memory_bytes() == before
 
 
 def found(worker: Worker, key: tuple[int, int], nbytes: int, files: list[int]) -> None:
