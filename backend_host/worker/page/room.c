@@ -183,9 +183,8 @@ uint32_t fgw_control_rooms(struct fgw_control *control, struct fgw_room_reading 
 {
     uint32_t nr = 0;
     for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
-        const struct fgw_decided_worker *worker = &control->decided->workers[slot];
-        const uint32_t vgpu = atomic_load(&worker->vgpu);
-        if (atomic_load(&worker->state) == FGW_WORKER_SERVING && vgpu < FGW_MAX_VGPUS) {
+        uint32_t vgpu;
+        if (fgw_slot_serves(control, slot, &vgpu)) {
             readings[nr++] = read_one(control, slot, vgpu);
         }
     }

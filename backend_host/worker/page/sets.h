@@ -40,4 +40,12 @@ static inline uint32_t fgw_set_nr_common(const struct fgw_worker_set *a, const s
     return nr;
 }
 
+/* Tells whether the worker in this slot serves a program, and of which vGPU. */
+static inline bool fgw_slot_serves(const struct fgw_control *control, uint32_t slot, uint32_t *vgpu)
+{
+    const struct fgw_decided_worker *worker = &control->decided->workers[slot];
+    *vgpu = atomic_load(&worker->vgpu);
+    return atomic_load(&worker->state) == FGW_WORKER_SERVING && *vgpu < FGW_MAX_VGPUS;
+}
+
 #endif
