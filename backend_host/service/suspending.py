@@ -24,6 +24,7 @@ STILL_S = 10.0
 """Nothing moved for so long: nothing does, for now."""
 INTERRUPTED = 130
 _WHY = {
+    "not": "it goes on leaving",
     "for_work": "its work on the GPU does not end",
     "shared": "it shares memory with other programs",
     "for_capture": "it captures a graph",
@@ -80,7 +81,7 @@ def suspend(options: argparse.Namespace, connection: Connection) -> int:
             f"fairgv-host resume {name}"
         )
     else:
-        output.say(f"{name} is not suspended: no program's memory left the device")
+        output.say(f"no memory of {name} left the device")
     for each in programs:
         if not each["is_suspended"]:
             output.say(f"{_called(each)} called meanwhile, and is back")

@@ -62,7 +62,7 @@ def run(command: Any, daemon: Daemon) -> int:
             [CALLED],
             1,
             [
-                "web is not suspended: no program's memory left the device",
+                "no memory of web left the device",
                 "train (worker 7) called meanwhile, and is back",
             ],
         ),
@@ -83,6 +83,15 @@ def test_what_left_and_what_did_not(
     assert run(suspending.suspend, daemon) == status
     assert [line.partition(" A program comes")[0] for line in capsys.readouterr().out.splitlines()] == said
     assert daemon.asked == ["suspend", "suspension"]
+
+
+def test_memory_that_takes_long_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(suspending, "STILL_S", 0.0)
+    assert run(suspending.suspend, Daemon([program(resident_bytes=MIB)])) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "no memory of web left the device",
+        "train (worker 7) keeps 1 MiB on the device: it goes on leaving",
+    ]
 
 
 def test_a_device_without_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
