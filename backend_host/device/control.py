@@ -24,7 +24,9 @@ from backend_host.device.readings import (
     Grant,
     HandOver,
     Keeps,
+    Motion,
     Room,
+    Stage,
     VgpuReading,
     Waiting,
     WantReading,
@@ -47,6 +49,7 @@ _MEMBERS = {**{name: member for name, (member, _) in EACH.items()}, **{name: nam
 _WORDS |= {name: dict(enumerate(words)) for name, words in BOUNDS.items()}
 _PLAIN = tuple(field.name for field in fields(WorkerCounters) if field.name not in _MEMBERS)
 _KEEPS = frozenset(map(int, Keeps))
+_STAGES = frozenset(map(int, Stage))
 _COMMAND_RUN, _COMMAND_PATIENT = 0, 1  # enum fgw_worker_command
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """Whoever may write an object could otherwise end all that map it, by making it shorter."""
@@ -185,6 +188,10 @@ class ControlPage:
         """Has its workers bring their memory off the device, each until its client calls; or has those come back that have not."""
         lib.fgw_control_set_suspended(self.page, _bounded(vgpu, MAX_VGPUS), is_suspended)
 
+    def set_motion(self, vgpu: int, motion: Motion) -> None:
+        """How far its workers are to go, as it changes its Gpu (worker/page/motion.h)."""
+        lib.fgw_control_set_motion(self.page, _bounded(vgpu, MAX_VGPUS), motion)
+
     def set_limits(
         self, vgpu: int, *, contexts: int = 0, streams: int = 0, modules: int = 0, image_bytes: int = 0
     ) -> None:
@@ -265,6 +272,7 @@ class ControlPage:
             is_waiting=bool(reading.is_waiting),
             is_suspended=bool(reading.is_suspended),
             keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
+            stage=Stage(reading.stage) if reading.stage in _STAGES else Stage.RUNS,
             is_displaced=bool(reading.is_displaced),
             phase=_phase(reading.phase),
             stalled_since_ns=reading.stalled_since_ns,

@@ -48,6 +48,22 @@ class Keeps(enum.IntEnum):
     FOR_HOST = 4
 
 
+class Motion(enum.IntEnum):
+    """How far the workers of a vGPU that changes its Gpu are to go: enum fgw_motion."""
+
+    NONE = 0
+    PREPARE = 1
+    STAND = 2
+
+
+class Stage(enum.IntEnum):
+    """How far a worker is, as it says: enum fgw_stage."""
+
+    RUNS = 0
+    PREPARED = 1
+    STANDS = 2
+
+
 class WorkerState(enum.IntEnum):
     """Life of a worker slot: taken by the daemon (WARM), serving a client, ended by itself; free again when the daemon freed it."""
 
@@ -164,6 +180,8 @@ class WorkerReading(WorkerCounters):
     """Its memory is to be off the device until its program calls."""
     keeps: Keeps = Keeps.NOT
     """Why its memory is on the device still, though it is to go."""
+    stage: Stage = Stage.RUNS
+    """How far it is, where its vGPU changes its Gpu."""
 
 
 def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:

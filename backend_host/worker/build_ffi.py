@@ -37,6 +37,7 @@ HEADERS = (
     "page/account.h",
     "page/allowance.h",
     "page/outlook.h",
+    "page/motion.h",
     "page/room.h",
     "page/demand.h",
     "page/grant.h",

@@ -13,7 +13,20 @@ TURN = (
 )  # fmt: skip
 """What a worker's turn is made of, without copies beside it."""
 
-PAGE = ("grant", "apart", "outlook", "allowance", "hand_over", "lives", "nudge", "account", "room", "demand", "control")
+PAGE = (
+    "grant",
+    "apart",
+    "outlook",
+    "allowance",
+    "hand_over",
+    "lives",
+    "nudge",
+    "account",
+    "motion",
+    "room",
+    "demand",
+    "control",
+)
 """What the control page is made of, without bells."""
 TRACK = ("due", "running", "latency", "burst")
 """What is known of work on the device."""

@@ -23,6 +23,7 @@
 #include "client/ranges.h"
 #include "client/state.h"
 #include "page/layout.h"
+#include "page/motion.h"
 #include "page/room.h"
 #include "turn/state.h"
 #include "turn/turn.h"
@@ -321,7 +322,9 @@ static void prepare(struct fgw_worker *worker, bool goes, uint64_t now_ns)
         return;
     }
     swap->prepared_ns = now_ns;
-    if (!context || now_ns - swap->tried_ns < AGAIN_NS || (!goes && !fgw_room_is_crowded(&worker->grantee)) ||
+    const bool is_wanted =
+        goes || fgw_room_is_crowded(&worker->grantee) || fgw_motion(&worker->grantee) != FGW_MOTION_NONE;
+    if (!context || now_ns - swap->tried_ns < AGAIN_NS || !is_wanted ||
         !fgw_ranges_make_room(&swap->copies, FGW_MAX_DEVICE_RANGES)) {
         return;
     }
@@ -361,7 +364,8 @@ static enum fgw_keeps why_kept(const struct fgw_worker *worker, bool is_settled,
  * is not kept for long, is let come to rest; else the client goes on, as that may be what ends it. */
 static void tell(struct fgw_worker *worker, bool goes, uint64_t now_ns)
 {
-    const bool is_displaced = worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) || goes;
+    const bool is_displaced = worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) || goes ||
+                              fgw_motion(&worker->grantee) == FGW_MOTION_STAND;
     fgw_turn_set_displaced(worker, is_displaced);
     const uint64_t since_ns = atomic_load_explicit(&worker->slot->displaced_since_ns, memory_order_relaxed);
     const bool awaits = fgw_turn_awaits_memory(worker);
@@ -380,6 +384,21 @@ bool fgw_swap_is_at_work(const struct fgw_worker *worker)
            fgw_turn_awaits_memory(worker);
 }
 
+bool fgw_swap_is_prepared(const struct fgw_worker *worker)
+{
+    const struct fgw_swap *swap = &worker->calls->swap;
+    return swap->copies.nr >= worker->calls->span.extents.nr || !fgw_context_any(worker) ||
+           (swap->memory && fgw_swap_memory_has_failed(swap->memory));
+}
+
+bool fgw_swap_is_out(const struct fgw_worker *worker)
+{
+    const struct fgw_calls *calls = worker->calls;
+    const bool is_all_out = calls->span.nr_out == calls->span.extents.nr;
+    const enum fgw_keeps keeps = atomic_load_explicit(&worker->slot->keeps, memory_order_relaxed);
+    return calls->swap.nr_moves == 0 && (is_all_out || keeps == FGW_KEEPS_FOR_HOST || !fgw_context_any(worker));
+}
+
 void fgw_swap_wake(struct fgw_worker *worker)
 {
     if (fgw_room_is_suspended(&worker->grantee)) {
@@ -392,7 +411,7 @@ static void give_back(struct fgw_worker *worker)
 {
     struct fgw_swap *swap = &worker->calls->swap;
     if (worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) ||
-        fgw_room_target_bytes(&worker->grantee) != UINT64_MAX) {
+        fgw_room_target_bytes(&worker->grantee) != UINT64_MAX || fgw_motion(&worker->grantee) != FGW_MOTION_NONE) {
         return;
     }
     fgw_swap_memory_end(swap->memory);

@@ -19,6 +19,11 @@
  * stands differently now. */
 bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns);
 
+/* Tells whether the host has memory for all that may go, or will have none. */
+bool fgw_swap_is_prepared(const struct fgw_worker *worker);
+/* Tells whether nothing more is to go that can. */
+bool fgw_swap_is_out(const struct fgw_worker *worker);
+
 /* Tells whether bytes are on their way. Until they have come nothing is to be made or freed. */
 static inline bool fgw_swap_is_moving(const struct fgw_worker *worker)
 {

@@ -22,6 +22,8 @@
 #include "client/taken.h"
 #include "ivshmem/bell.h"
 #include "ivshmem/region.h"
+#include "page/control.h"
+#include "page/go_over.h"
 #include "page/grant.h"
 #include "page/layout.h"
 #include "page/room.h"
@@ -190,6 +192,29 @@ CUresult fgw_client_take(struct fgw_worker *worker, const struct fgw_assignment 
     worker->daemon.socket = assignment->daemon;
     memcpy(worker->slot->program, worker->layout.program, sizeof(worker->slot->program));
     return CUDA_SUCCESS;
+}
+
+bool fgw_client_change_page(struct fgw_worker *worker, const int *objects, uint64_t vgpu, uint64_t slot)
+{
+    struct fgw_control *before = worker->grantee.control;
+    struct fgw_grantee to;
+    if (vgpu >= FGW_MAX_VGPUS || slot >= FGW_MAX_WORKERS) {
+        errno = EINVAL;
+        return false;
+    }
+    struct fgw_control *control = fgw_control_open(objects, (uint32_t)vgpu);
+    if (!control) {
+        return false;
+    }
+    if (!fgw_grantee_attach(&to, control, (uint32_t)vgpu, (uint32_t)slot)) {
+        fgw_control_close(control);
+        errno = ENOENT;
+        return false;
+    }
+    fgw_grantee_go_over(&worker->grantee, &to);
+    worker->slot = worker->grantee.slot;
+    fgw_control_close(before);
+    return true;
 }
 
 CUresult fgw_client_open(struct fgw_worker *worker, const char *library, int ordinal, char *error, uint32_t error_bytes)

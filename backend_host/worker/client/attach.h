@@ -37,6 +37,9 @@ CUresult fgw_client_open(struct fgw_worker *worker, const char *library, int ord
  */
 CUresult fgw_client_take(struct fgw_worker *worker, const struct fgw_assignment *assignment, char *error,
                          uint32_t error_bytes);
+/* Goes by another page from now on, of these objects, as this vGPU's worker in this slot. False, with errno, when it
+ * cannot: it is where it was. */
+bool fgw_client_change_page(struct fgw_worker *worker, const int *objects, uint64_t vgpu, uint64_t slot);
 /* Tells a guest that waits for its state to change. */
 void fgw_client_announce(struct fgw_worker *worker, uint32_t from, uint32_t to);
 

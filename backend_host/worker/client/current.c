@@ -37,7 +37,7 @@ struct fgw_context *fgw_context_find(struct fgw_worker *worker, uint64_t handle)
     return NULL;
 }
 
-struct fgw_context *fgw_context_any(struct fgw_worker *worker)
+struct fgw_context *fgw_context_any(const struct fgw_worker *worker)
 {
     for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i]) {

@@ -14,7 +14,7 @@ struct fgw_context *fgw_context_find(struct fgw_worker *worker, uint64_t handle)
 uint32_t fgw_context_count(const struct fgw_worker *worker);
 /* Finds one of them, to be current while another is made or unmade, so that pinned memory has a home; NULL: there is
  * none. */
-struct fgw_context *fgw_context_any(struct fgw_worker *worker);
+struct fgw_context *fgw_context_any(const struct fgw_worker *worker);
 /* It returns false when there are as many as may be. */
 bool fgw_context_add(struct fgw_worker *worker, struct fgw_context *context);
 void fgw_context_remove(struct fgw_worker *worker, const struct fgw_context *context);

@@ -66,20 +66,32 @@ static size_t receive(struct fgw_worker *worker, uint8_t *message, int *files, u
     return (size_t)received;
 }
 
-void fgw_daemon_forget(struct fgw_worker *worker)
+static void forget(struct fgw_found *found)
 {
-    struct fgw_found *found = &worker->daemon.found;
     close_all(found->files, found->nr_files);
     found->nr_files = 0;
     found->is_there = false;
 }
 
-/* An answer to a question before the last one takes the place of none. */
-static void keep(struct fgw_worker *worker, const struct fgw_shelf_message *message, const int *files,
-                 uint32_t nr_files)
+void fgw_daemon_forget(struct fgw_worker *worker)
 {
-    struct fgw_found *found = &worker->daemon.found;
-    fgw_daemon_forget(worker);
+    forget(&worker->daemon.found);
+}
+
+const struct fgw_found *fgw_daemon_page(const struct fgw_worker *worker)
+{
+    return worker->daemon.page.is_there ? &worker->daemon.page : NULL;
+}
+
+void fgw_daemon_forget_page(struct fgw_worker *worker)
+{
+    forget(&worker->daemon.page);
+}
+
+/* An answer to a question before the last one takes the place of none. */
+static void keep(struct fgw_found *found, const struct fgw_shelf_message *message, const int *files, uint32_t nr_files)
+{
+    forget(found);
     found->is_there = true;
     found->key = message->key;
     found->bytes = message->bytes;
@@ -100,8 +112,9 @@ bool fgw_daemon_read(struct fgw_worker *worker)
     }
     if (received == sizeof(message) && nr_files <= FGW_MAX_SHARED_FILES) {
         memcpy(&message, bytes, sizeof(message));
-        if (message.word == FGW_SHELF_FOUND) {
-            keep(worker, &message, files, nr_files);
+        if (message.word == FGW_SHELF_FOUND || message.word == FGW_SHELF_PAGE) {
+            keep(message.word == FGW_SHELF_PAGE ? &worker->daemon.page : &worker->daemon.found, &message, files,
+                 nr_files);
             return true;
         }
     }

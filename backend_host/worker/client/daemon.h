@@ -13,12 +13,13 @@ enum fgw_shelf_word {
     FGW_SHELF_DROP = 2,
     FGW_SHELF_FIND = 3,
     FGW_SHELF_FOUND = 4, /* the daemon's: with descriptors, or without where there is nothing */
+    FGW_SHELF_PAGE = 5,  /* the daemon's: a worker that stands goes by this page, as this vGPU's, in this slot */
 };
 
 struct fgw_shelf_message {
     uint64_t word;
-    struct fgw_key key;
-    uint64_t bytes; /* of memory; of PUT and FOUND */
+    struct fgw_key key; /* of PAGE: vGPU and slot */
+    uint64_t bytes;     /* of memory; of PUT and FOUND */
 };
 
 _Static_assert(sizeof(struct fgw_shelf_message) == 32, "what backend_host/shelf.py packs");
@@ -30,5 +31,8 @@ CUresult fgw_daemon_tell(struct fgw_worker *worker, const struct fgw_shelf_messa
 bool fgw_daemon_read(struct fgw_worker *worker);
 /* Closes what was found last. */
 void fgw_daemon_forget(struct fgw_worker *worker);
+/* The page that it is to go by, which the daemon has sent, and NULL otherwise. */
+const struct fgw_found *fgw_daemon_page(const struct fgw_worker *worker);
+void fgw_daemon_forget_page(struct fgw_worker *worker);
 
 #endif

@@ -171,6 +171,7 @@ struct fgw_found {
 struct fgw_daemon {
     int socket;
     struct fgw_found found;
+    struct fgw_found page; /* its key: vGPU and slot */
 };
 
 struct fgw_worker {

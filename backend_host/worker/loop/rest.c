@@ -17,6 +17,7 @@
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/layout.h"
+#include "page/motion.h"
 #include "page/outlook.h"
 #include "page/room.h"
 #include "parts/parts.h"
@@ -77,7 +78,7 @@
 /* A bell means that the grant is there, or as good as there: it rings 200 us before a slice ends, and work may go on a
  * little beyond that. */
 #define ALERT_NS UINT64_C(500000)
-/* Where memory may have to make room for others' that is heard so late. */
+/* Where memory may have to make room for others', or to move, that is heard so late. */
 #define SWAP_NAP_NS UINT64_C(5000000)
 /* A worker with nothing at all looks up this often: ten times a second cost no CPU time that one would see. */
 #define PARK_NS UINT64_C(100000000)
@@ -175,7 +176,8 @@ static uint64_t news_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qui
     if (!is_kicked(worker, poll_ns, is_backlog_full)) {
         poll_ns = bounded(quiet_ns / POLL_NAP_DIVISOR, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if (fgw_room_is_short(&worker->grantee) && poll_ns > SWAP_NAP_NS) {
+    if ((fgw_room_is_short(&worker->grantee) || fgw_motion(&worker->grantee) != FGW_MOTION_NONE) &&
+        poll_ns > SWAP_NAP_NS) {
         poll_ns = SWAP_NAP_NS;
     }
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->behind.nr != 0 ||

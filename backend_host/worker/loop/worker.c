@@ -37,6 +37,7 @@
 #include "loop/face.h"
 #include "loop/rest.h"
 #include "loop/serve.h"
+#include "loop/stand.h"
 #include "loop/state.h"
 #include "loop/waiters.h"
 #include "page/apart.h"
@@ -53,7 +54,6 @@
 #include "turn/charge.h"
 #include "turn/state.h"
 #include "turn/turn.h"
-#include "turn/ways.h"
 
 #define RECORDS_PER_ROUND 64
 #define ROUNDS_UNWATCHED  16
@@ -134,10 +134,7 @@ int fgw_worker_attach(struct fgw_worker *worker, const struct fgw_assignment *as
     if (result != CUDA_SUCCESS) {
         return (int)result;
     }
-    if (fgw_grant_is_preemptive(&worker->grantee)) {
-        fgw_ways_init(worker);
-        fgw_beside_init(worker);
-    }
+    fgw_turn_know_device(worker);
     fgv_consumer_init(&loop->consumer, worker->region.base + worker->layout.ring.offset, worker->layout.ring_bytes,
                       worker->layout.commit_key, worker->region.wake);
     loop->consumer.bell = worker->region.host_bell;
@@ -216,13 +213,19 @@ static void look_around(struct fgw_worker *worker, uint64_t now_ns)
 /* Brings memory out or in, where more is allocated than there is. True: something has come of it. */
 static bool swap(struct fgw_worker *worker, uint64_t now_ns)
 {
+    const bool is_in_motion = fgw_motion(&worker->grantee) != FGW_MOTION_NONE ||
+                              atomic_load_explicit(&worker->slot->stage, memory_order_relaxed) != FGW_STAGE_RUNS;
     if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_displaced && !fgw_swap_has_copies(worker) &&
-        !fgw_room_is_suspended(&worker->grantee)) {
+        !fgw_room_is_suspended(&worker->grantee) && !is_in_motion) {
         return false;
     }
     const bool is_settled = !worker->loop->first_waiter && !worker->track->busy && worker->track->behind.nr == 0 &&
                             worker->track->nr_gates == 0 && fgw_track_nr_open(worker) == 0;
-    return fgw_swap_poll(worker, is_settled, now_ns);
+    const bool is_news = fgw_swap_poll(worker, is_settled, now_ns);
+    if (is_in_motion) {
+        fgw_stand_look(worker, is_settled);
+    }
+    return is_news;
 }
 
 /* A round while this worker's work is off the device. */
@@ -244,6 +247,11 @@ static void loop(struct fgw_worker *worker)
     uint32_t nr_hurried = 0;
     while (!worker->ended) {
         fgw_grant_follow(&worker->grantee);
+        if (fgw_stands(worker)) {
+            fgw_stand_still(worker);
+            look_after_client(worker, fgw_clock_ns());
+            continue;
+        }
         if (fgw_turn_is_off(worker)) {
             stand_by(worker);
             continue;

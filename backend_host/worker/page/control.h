@@ -34,6 +34,7 @@ struct fgw_worker_reading {
     uint32_t is_displaced; /* it would wait if its memory were on the device */
     uint32_t is_suspended; /* its memory is to be off the device until its client calls */
     uint32_t keeps;        /* enum fgw_keeps, as the worker says */
+    uint32_t stage;        /* enum fgw_stage, as the worker says */
     uint32_t phase;
     uint64_t stalled_since_ns;
     char program[64];

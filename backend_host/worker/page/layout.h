@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 16u
+#define FGW_CONTROL_VERSION 17u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -88,6 +88,9 @@ enum fgw_limited {
     FGW_NR_LIMITED = 4,
 };
 
+/* How far the workers of a vGPU that changes its Gpu are to go: see motion.h. */
+enum fgw_motion { FGW_MOTION_NONE = 0, FGW_MOTION_PREPARE = 1, FGW_MOTION_STAND = 2 };
+
 struct fgw_decided_vgpu {
     _Atomic uint32_t is_used;
     _Atomic uint32_t generation;   /* another one for each vGPU that has had this place, from 1 on */
@@ -100,7 +103,8 @@ struct fgw_decided_vgpu {
     _Atomic uint64_t most[FGW_NR_LIMITED]; /* 0: no limit */
     _Atomic uint32_t limit_permille;       /* of the GPU it uses at most so many thousandths; 0: no limit */
     _Atomic uint32_t suspension;           /* odd: its memory is to leave the device; see room.h */
-    uint8_t pad[16];                       /* for what else it may have: a class, a space */
+    _Atomic uint32_t motion;               /* enum fgw_motion */
+    uint8_t pad[12];                       /* for what else it may have: a class, a space */
 };
 _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
@@ -221,6 +225,9 @@ enum fgw_keeps {
     FGW_KEEPS_LAST = FGW_KEEPS_FOR_HOST,
 };
 
+/* How far a worker is whose vGPU changes its Gpu. */
+enum fgw_stage { FGW_STAGE_RUNS = 0, FGW_STAGE_PREPARED = 1, FGW_STAGE_STANDS = 2, FGW_STAGE_LAST = FGW_STAGE_STANDS };
+
 /* What a worker tells of itself. Slots share no line of the cache. */
 struct fgw_worker_slot {
     _Alignas(64) _Atomic uint32_t state; /* enum fgw_worker_state: SERVING or ENDED once it is */
@@ -228,11 +235,13 @@ struct fgw_worker_slot {
     _Atomic uint64_t stalled_since_ns;   /* work is on the device, and none has ended since; 0: there is none */
     FGW_COUNTERS;                        /* of counters.toml */
     char program[64];
-    _Atomic uint32_t phase;         /* as fgw_phase_word names them */
-    _Atomic uint32_t epoch;         /* of the grant that it goes by: see apart.h */
-    _Atomic uint32_t is_in;         /* it uses that, or looks whether it may */
-    _Atomic uint32_t keeps;         /* enum fgw_keeps */
-    _Atomic uint32_t returned;      /* the suspension that it came back from by itself */
+    _Atomic uint32_t phase;    /* as fgw_phase_word names them */
+    _Atomic uint32_t epoch;    /* of the grant that it goes by: see apart.h */
+    _Atomic uint32_t is_in;    /* it uses that, or looks whether it may */
+    _Atomic uint32_t keeps;    /* enum fgw_keeps */
+    _Atomic uint32_t returned; /* the suspension that it came back from by itself */
+    _Atomic uint32_t stage;    /* enum fgw_stage */
+    uint32_t reserved;
     _Atomic uint64_t refused_bytes; /* the driver has no room for these, which the target allows; 0: it has */
     _Atomic uint64_t
         displaced_since_ns; /* it has something to submit, and its memory is not on the device; 0: not so */

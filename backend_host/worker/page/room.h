@@ -5,7 +5,8 @@
  * have gone down.
  *
  * A vGPU that is suspended has no target: all of its memory is to leave, whether or not there is room. A worker whose
- * client calls comes back from that suspension by itself, and says so; the next one is another number.
+ * client calls comes back from that suspension by itself, and says so; the next one is another number. Nor has one
+ * that is to change its Gpu (motion.h), until it has.
  *
  * What a worker allocates it counts in its vGPU's account, which all may read: so the sum has a bound that needs no
  * daemon. Each of those that ask for the last bytes at once may be refused, but never are all served.
@@ -18,6 +19,7 @@
 #define BACKEND_HOST_ROOM_H
 
 #include "page/grantee.h"
+#include "page/motion.h"
 
 /* Tells whether more may be allocated than there is room for. */
 static inline bool fgw_room_is_short(const struct fgw_grantee *grantee)
@@ -46,7 +48,7 @@ static inline void fgw_room_return(const struct fgw_grantee *grantee)
 /* Tells how much of its memory may be on the device now. */
 static inline uint64_t fgw_room_target_bytes(const struct fgw_grantee *grantee)
 {
-    if (fgw_room_is_suspended(grantee)) {
+    if (fgw_room_is_suspended(grantee) || fgw_motion(grantee) == FGW_MOTION_STAND) {
         return 0;
     }
     const struct fgw_decided_worker *worker = &grantee->control->decided->workers[grantee->slot_index];

@@ -43,6 +43,14 @@
 /* So long before a slice ends the next one is woken: waking takes less, and it spins for longer (rest.c). */
 #define FGW_ALERT_NS UINT64_C(200000)
 
+void fgw_turn_know_device(struct fgw_worker *worker)
+{
+    if (fgw_grant_is_preemptive(&worker->grantee)) {
+        fgw_ways_init(worker);
+        fgw_beside_init(worker);
+    }
+}
+
 /* The slice is over, or given up for a newcomer, and the next one is not this vGPU's too; or its limit is reached. */
 static bool is_over(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {

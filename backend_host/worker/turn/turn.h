@@ -4,6 +4,8 @@
 
 #include "turn/state.h"
 
+/* A device that preempts has ways off it, and engines for copies beside turns: finds out which. */
+void fgw_turn_know_device(struct fgw_worker *worker);
 /* Tells whether one more submission may be made now. */
 bool fgw_turn_begin(struct fgw_worker *worker);
 /* The loop calls it after each round: it charges, and leaves the grant when there is nothing to do or the slice is

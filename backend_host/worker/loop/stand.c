@@ -1,0 +1,67 @@
+/* See stand.h. */
+#define _GNU_SOURCE
+#include "loop/stand.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "calls/swap.h"
+#include "client/attach.h"
+#include "client/daemon.h"
+#include "client/state.h"
+#include "loop/rest.h"
+#include "page/control.h"
+#include "turn/state.h"
+#include "turn/turn.h"
+
+/* So late a worker that stands hears of the daemon. */
+#define NAP_NS 1000000
+
+static enum fgw_stage stage_of(const struct fgw_worker *worker, bool is_settled)
+{
+    switch (fgw_motion(&worker->grantee)) {
+    case FGW_MOTION_PREPARE:
+        return fgw_swap_is_prepared(worker) ? FGW_STAGE_PREPARED : FGW_STAGE_RUNS;
+    case FGW_MOTION_STAND:
+        return is_settled && worker->nr_captures == 0 && worker->turn->phase == FGW_PHASE_OUT && fgw_swap_is_out(worker)
+                   ? FGW_STAGE_STANDS
+                   : FGW_STAGE_PREPARED;
+    default:
+        return FGW_STAGE_RUNS;
+    }
+}
+
+void fgw_stand_look(struct fgw_worker *worker, bool is_settled)
+{
+    const enum fgw_stage stage = stage_of(worker, is_settled);
+    if (atomic_load_explicit(&worker->slot->stage, memory_order_relaxed) != (uint32_t)stage) {
+        fgw_motion_tell(&worker->grantee, stage);
+    }
+}
+
+static void go_over(struct fgw_worker *worker, const struct fgw_found *page)
+{
+    if (page->nr_files != FGW_CONTROL_OBJECTS ||
+        !fgw_client_change_page(worker, page->files, page->key.words[0], page->key.words[1])) {
+        fgw_log("the page of another Gpu cannot be used: %s", strerror(errno));
+        fgw_worker_end(worker, "its vGPU moved, and it could not");
+    }
+    fgw_daemon_forget_page(worker);
+    fgw_turn_know_device(worker);
+    fgw_rest_end(worker);
+}
+
+void fgw_stand_still(struct fgw_worker *worker)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    while (fgw_daemon_read(worker)) {
+    }
+    const struct fgw_found *page = fgw_daemon_page(worker);
+    if (page) {
+        go_over(worker, page);
+    } else {
+        nanosleep(&nap, NULL);
+    }
+}
