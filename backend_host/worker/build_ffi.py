@@ -64,6 +64,7 @@ HEADERS = (
     "device/audit.h",
     "walls/start.h",
     "walls/enter.h",
+    "walls/lend.h",
     "device/apart.h",
 )
 """What Python calls, in an order in which each needs only those before it."""

@@ -1,0 +1,79 @@
+"""A device node that a worker has for the time of a move."""
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host.walls.root import root_of_python
+from backend_host.walls.start import Child, Walls
+from backend_host.worker._worker import lib
+from tests.backend_host.worker_harness import WALLS, walls_here
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or "mount" not in walls_here(), reason="root makes a root folder of its own for a process"
+)
+
+NODE = b"/dev/full"
+
+
+@pytest.fixture
+def captive() -> Iterator[Child]:
+    """A process that sleeps behind the wall, whose root has not that node."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    child = Walls(frozenset({"mount"}), WALLS).start(command, {"PATH": os.environ["PATH"]}, root_of_python())
+    yield child
+    child.kill()
+    child.wait()
+    child.close()
+
+
+def inside(captive: Child, path: bytes = NODE) -> Path:
+    return Path(f"/proc/{captive.pid}/root{path.decode()}")
+
+
+def test_it_is_there_and_away_again(captive: Child) -> None:
+    assert not inside(captive).exists()
+    assert lib.fgw_walls_lend(captive.pidfd, NODE) == 0
+    assert inside(captive).stat().st_rdev == Path(NODE.decode()).stat().st_rdev
+    mounts = [line.split() for line in Path(f"/proc/{captive.pid}/mountinfo").read_text().splitlines()]
+    [options] = [line[5].split(",") for line in mounts if line[4] == NODE.decode()]
+    assert {"nosuid", "noexec"} <= set(options)
+    with inside(captive).open("rb") as opened:
+        assert lib.fgw_walls_take_back(captive.pidfd, NODE) == 0
+        assert opened.read(1) == b"\0", "what is open stays open"
+    assert not inside(captive).exists()
+
+
+def test_it_goes_to_nobody_else(captive: Child) -> None:
+    before = Path("/proc/self/mountinfo").read_text()
+    assert lib.fgw_walls_lend(captive.pidfd, NODE) == 0
+    assert Path("/proc/self/mountinfo").read_text() == before
+
+
+@pytest.mark.parametrize("change", ["lent", "taken back", "in vain"])
+def test_the_root_stays_closed(captive: Child, change: str) -> None:
+    lib.fgw_walls_lend(captive.pidfd, b"/dev/null" if change == "in vain" else NODE)
+    if change == "taken back":
+        lib.fgw_walls_take_back(captive.pidfd, NODE)
+    with pytest.raises(OSError, match="Read-only"):
+        inside(captive, b"/dev/more").touch()
+
+
+def test_what_is_there_stays(captive: Child) -> None:
+    assert lib.fgw_walls_lend(captive.pidfd, b"/dev/null") == errno.EEXIST
+    assert inside(captive, b"/dev/null").is_char_device()
+    assert lib.fgw_walls_take_back(captive.pidfd, NODE) == errno.ENOENT
+
+
+def test_a_node_that_is_not_there(captive: Child) -> None:
+    assert lib.fgw_walls_lend(captive.pidfd, b"/dev/of-no-host") == errno.ENOENT
+
+
+def test_a_process_that_has_ended(captive: Child) -> None:
+    captive.kill()
+    captive.wait()
+    assert lib.fgw_walls_lend(captive.pidfd, NODE) == errno.ESRCH
