@@ -93,6 +93,7 @@ ALL = (
         "Programs that are hardly slowed down on four GPUs, and Jain's index, with placement alone and with moves",
         draw=_draw_harm,
     ),
+    Picture("migration", "migration", (8.4, 3.4), "Pauses of a program that moves to another GPU, by its memory"),
     Picture("oversubscription", "oversubscription", (8.4, 3.6), "Throughput by how much of a card is allocated"),
 )
 

@@ -64,6 +64,7 @@ TITLES = {
     "slicing": "Long kernels in parts",
     "allocation": "Memory of the device",
     "oversubscription": "More memory than the device has",
+    "migration": "Programs that move to another GPU",
     "balancing": "Several GPUs",
     "run": "Programs of others",
     "loops": "softgpu's speed",

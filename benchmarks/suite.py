@@ -81,8 +81,12 @@ SUITES: Mapping[str, Suite] = {
         Entry("allocation", "allocation", 2.0),
         Entry("oversubscription", "oversubscription --seconds 24", 6.5),
     )),
+    "dcuda": Suite(6.0, (
+        Entry("migration", "migration", 5.0),
+        Entry("balancing", "balancing --orders 5 --arrivals 5", 1.0),
+    )),
 }  # fmt: skip
-"""The words of `fairgv-bench`: quick for two cores without a GPU, the others, one after the other, for a GPU."""
+"""The words of `fairgv-bench`: quick for two cores without a GPU, dcuda for two GPUs, the others, one after the other, for one."""
 
 
 def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:

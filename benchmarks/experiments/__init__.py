@@ -12,6 +12,7 @@ from benchmarks.experiments.clients import Clients
 from benchmarks.experiments.decisions import Decisions
 from benchmarks.experiments.elastic import ElasticShares
 from benchmarks.experiments.loops import Loops
+from benchmarks.experiments.migration import Migration
 from benchmarks.experiments.mixed import Mixed
 from benchmarks.experiments.mmr import MinMaxRatio
 from benchmarks.experiments.overhead import Overhead
@@ -33,6 +34,7 @@ _ALL: tuple[Experiment, ...] = (
     Slicing(),
     Allocation(),
     Oversubscription(),
+    Migration(),
     Balancing(),
     Adapter(),
     Loops(),

@@ -2,7 +2,7 @@
 
 from benchmarks.guests.open import MPS, NATIVE, Setting, open_guests, open_session
 from benchmarks.guests.pinning import Pinning
-from benchmarks.guests.session import Account, Finished, Guests, Running, Session, run
+from benchmarks.guests.session import Account, Finished, Guests, Moved, Running, Session, run
 
 __all__ = [
     "MPS",
@@ -10,6 +10,7 @@ __all__ = [
     "Account",
     "Finished",
     "Guests",
+    "Moved",
     "Pinning",
     "Running",
     "Session",

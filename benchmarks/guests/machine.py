@@ -26,8 +26,8 @@ from backend_host.vm.private_libvirt import PrivateLibvirt
 from benchmarks.errors import ProgramFailedError
 from benchmarks.guests.kernel_module import MODULE_IN_GUEST, build_module
 from benchmarks.guests.pinning import Pinning
-from benchmarks.guests.process import change, daemon, read_accounts
-from benchmarks.guests.session import Account, Finished, left_s
+from benchmarks.guests.process import change, daemon, move, read_accounts
+from benchmarks.guests.session import Account, Finished, Moved, left_s
 
 BOOT_LIMIT_S = 300.0
 LIFE_S = 4 * 3600
@@ -127,6 +127,10 @@ class MachineSession:
     def set_bounds(self, index: int, request: float, limit: float) -> None:
         """See `Session`."""
         change(self._state_dir, self._guests[index].name, request=request, limit=limit)
+
+    def move(self, index: int, gpu: int) -> Moved:
+        """See `Session`."""
+        return move(self._state_dir, self._guests[index].name, gpu)
 
 
 @dataclass(frozen=True)

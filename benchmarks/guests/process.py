@@ -1,11 +1,13 @@
 """Programs as processes of this host: natively, and as guests of a daemon of their own through `fairgv-run`."""
 
 import contextlib
+import json
 import os
 import select
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from backend_host.ipc import Connection
 from backend_host.launching import start_in_background, wait_for_end
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.guests.pinning import Pinning
-from benchmarks.guests.session import Account, Finished, left_s
+from benchmarks.guests.session import Account, Finished, Moved, left_s
 
 END_LIMIT_S = 10.0
 LEAD_S = 0.5
@@ -116,6 +118,10 @@ class NativeSession:
         """See `Session`."""
         raise NotMeasurableError("the device itself knows no requests and no limits")
 
+    def move(self, index: int, gpu: int) -> Moved:
+        """See `Session`."""
+        raise NotMeasurableError("the device itself moves no programs")
+
 
 class ProcessSession:
     """Guests as processes. Their vGPUs are kept open from here, so that accounts outlive programs."""
@@ -155,6 +161,10 @@ class ProcessSession:
         """See `Session`."""
         change(self._state_dir, self._names[index], request=request, limit=limit)
 
+    def move(self, index: int, gpu: int) -> Moved:
+        """See `Session`."""
+        return move(self._state_dir, self._names[index], gpu)
+
 
 @dataclass(frozen=True)
 class ProcessGuests:
@@ -190,6 +200,28 @@ def change(state_dir: Path, name: str, **entitlement: float) -> None:
     """What the vGPU of this name may have, by the keys that requests have."""
     with Connection(state_dir / "control.sock") as connection:
         connection.ask("set", name=name, **entitlement)
+
+
+def move(state_dir: Path, name: str, gpu: int) -> Moved:
+    """Moves the vGPU of this name. NotMeasurableError when it stays where it is."""
+    command = [
+        sys.executable,
+        "-m",
+        "backend_host.cli",
+        "--state-dir",
+        str(state_dir),
+        "migrate",
+        name,
+        "--to",
+        str(gpu),
+    ]
+    began_s = time.monotonic()
+    ended = subprocess.run([*command, "--json"], cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
+    took_s = time.monotonic() - began_s
+    if ended.returncode != 0:
+        said = json.loads(ended.stdout)["reason"] if ended.stdout else ended.stderr.strip()
+        raise NotMeasurableError(f"{name} does not move to GPU {gpu}: {said}")
+    return Moved(json.loads(ended.stdout)["pause_ns"] / 1e9, took_s)
 
 
 def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:

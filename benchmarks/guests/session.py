@@ -46,6 +46,14 @@ class Finished:
         return self.output
 
 
+@dataclass(frozen=True)
+class Moved:
+    """A move to another Gpu: how long programs stood still, and how long all took."""
+
+    pause_s: float
+    took_s: float
+
+
 class Running(Protocol):
     """A program of one guest."""
 
@@ -80,6 +88,9 @@ class Session(Protocol):
 
     def set_bounds(self, index: int, request: float, limit: float) -> None:
         """Percent of the GPU that one guest gets at least and at most, from now on; NotMeasurableError natively, where there are none."""
+
+    def move(self, index: int, gpu: int) -> Moved:
+        """Moves one guest to another Gpu; NotMeasurableError where it cannot be, and natively."""
 
 
 class Guests(Protocol):

@@ -1,15 +1,19 @@
 /*
- * A program with much memory, all of which each of its kernels reads: for benchmarks/experiments/oversubscription.py.
+ * A program with much memory, all of which each of its kernels reads: for benchmarks/experiments/oversubscription.py
+ * and migration.py.
  *
  *   paging MIB CHANGED PASSES PAUSE_MS
  *
  * A request is PASSES kernels that read all of MIB, and change the first CHANGED percent of it; they are waited for,
  * and a pause of PAUSE_MS follows, if there is one. Says "ready" after the first request, reads "SECONDS" from standard
- * input, and works for so long. Prints one JSON object: how many passes ended within that, how long they and the
- * pauses took, how long the longest request took, and "wrong", how many words were not what they should be at the end.
+ * input, and works for so long, or until there is another line. Prints one JSON object: how many passes ended within
+ * that, how long they and the pauses took, how long the longest request took, and "wrong", how many words were not what
+ * they should be at the end.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <vector>
 
 #include "check.h"
@@ -61,6 +65,19 @@ __global__ void look(const uint4 *words, size_t nr, size_t nr_changed, unsigned 
     }
 }
 
+/* Another line has come on standard input. Its end is none. */
+static bool is_told_to_end(void)
+{
+    static bool has_ended = false;
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    char line[64];
+    if (has_ended || poll(&input, 1, 0) <= 0) {
+        return false;
+    }
+    has_ended = true;
+    return read(STDIN_FILENO, line, sizeof(line)) > 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 5) {
@@ -89,7 +106,7 @@ int main(int argc, char **argv)
     const double seconds = fgets(line, sizeof(line), stdin) ? strtod(line, NULL) : 0;
     const double begin_s = seconds_now(), end_s = begin_s + seconds;
     double longest_s = 0, now_s = begin_s;
-    while (now_s < end_s) {
+    while (now_s < end_s && !is_told_to_end()) {
         const double from_s = now_s;
         for (int i = 0; i < nr_passes; i++) {
             for (const struct piece &each : pieces) {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from backend_host.worker._worker import lib
 
 from backend_host.walls.root import root_of_python
 from backend_host.walls.start import Child, Walls
-from backend_host.worker._worker import lib
 from tests.backend_host.worker_harness import WALLS, walls_here
 
 pytestmark = pytest.mark.skipif(
