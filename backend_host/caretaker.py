@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from backend_host.device.control import ControlPageFullError
@@ -16,7 +16,8 @@ from backend_host.errors import FairGVError
 from backend_host.guest_log import GuestLog
 from backend_host.service.journal import about
 from backend_host.window import Window
-from backend_host.workers import Assignment, WorkerProcess, Workers, stop_all
+from backend_host.worker_process import WorkerProcess, stop_all
+from backend_host.workers import Assignment, Workers
 from ivshmem.bells import Bells
 from ivshmem.region import BEAT_LOST_SECONDS, BEAT_SECONDS, Client, ClientState, HostState, Region
 
@@ -63,12 +64,10 @@ class Owner:
 
 @dataclass(frozen=True)
 class Home:
-    """What of a vGPU's place its caretaker has: the workers of a Gpu, the vGPU's number there, who hears of ended workers, and what lays the
-    region out with what guests are told of that Gpu."""
+    """What of a vGPU's place its caretaker has: the workers of a Gpu, the vGPU's number there, and what lays the region out."""
 
     workers: Workers
     vgpu: int
-    on_worker_end: Callable[[WorkerProcess], None]
     format_region: Callable[[], None]
 
 
@@ -108,11 +107,13 @@ class Caretaker:
         self._paused_now: bool | None = None
         self._must_renew = False
         self._is_cut = False
-        self._is_held = False
+        self._nr_holds = 0
+        self._welcoming = threading.Lock()
+        """Held while a program is given its worker."""
         self._stranded = ""
         self._entries: dict[int, _Entry] = {}
         self._ended: queue.SimpleQueue[tuple[WorkerProcess, int]] = queue.SimpleQueue()
-        self._late: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._late: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         self._is_stopping = threading.Event()
         self._nr_failures = 0
         self.nr_refused = dict.fromkeys(REFUSALS, 0)
@@ -162,38 +163,43 @@ class Caretaker:
             if client.state == ClientState.HELLO:
                 self._region.refuse(client.index, CUDA_ERROR_SYSTEM_NOT_READY)
 
-    def time_out(self, slot: int) -> None:
-        """Ends the worker in this slot, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT. Returns at once."""
-        self._late.put(slot)
+    def time_out(self, worker: WorkerProcess) -> None:
+        """Ends this worker, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT. Returns at once."""
+        self._late.put(worker)
         self._region.announce()
 
     def hold(self) -> None:
-        """Its device has failed. Programs that come wait, until `move` or `strand`."""
-        self._is_held = True
+        """Programs that come wait, until `release` or `strand`, as often as it was called. Those that came before have their workers."""
+        with self._welcoming:
+            self._nr_holds += 1
+
+    def release(self) -> None:
+        """The counterpart."""
+        with self._welcoming:
+            self._nr_holds -= 1
+        self._region.announce()
 
     def end_all(self, code: int) -> None:
         """Every call of the programs that are served gives CUresult `code` from now on, and their workers are ended and waited for."""
-        workers = []
+        self.end(self.workers(), code)
+
+    def end(self, workers: Sequence[WorkerProcess], code: int) -> None:
+        """The same of these."""
         for index, entry in list(self._entries.items()):
-            if entry.worker is not None:
+            if entry.worker in workers:
                 self._region.fail(index, code)
-                workers.append(entry.worker)
         stop_all(workers)
 
     def move(self, home: Home) -> None:
-        """Programs to come are served there. Those before must have ended."""
+        """Programs to come are served there, and those that are served already have their workers there."""
         self._workers = home.workers
-        self._on_worker_end = home.on_worker_end
         self._format_region = home.format_region
         self._owner = replace(self._owner, vgpu=home.vgpu)
-        self._is_held = False
-        self._region.announce()
 
     def strand(self, why: str) -> None:
         """There is no such place: programs to come are refused."""
         self._stranded = why
-        self._is_held = False
-        self._region.announce()
+        self.release()
 
     def workers(self) -> list[WorkerProcess]:
         """Those that serve this region now."""
@@ -279,7 +285,7 @@ class Caretaker:
 
     def _set_patient(self, entry: _Entry, is_patient: bool) -> None:
         if entry.is_patient != is_patient and entry.worker is not None:
-            self._workers.set_patient(entry.worker, is_patient)
+            entry.worker.set_patient(is_patient)
             entry.is_patient = is_patient
 
     def _attend(self, client: Client, entry: _Entry, is_silent: bool) -> None:
@@ -293,8 +299,10 @@ class Caretaker:
                 entry.worker.stop()
             elif self._region.free(client.index, client.state):
                 del self._entries[client.index]
-        elif client.state == ClientState.HELLO and entry.worker is None and not self._is_held:
-            self._welcome(client, entry)
+        elif client.state == ClientState.HELLO and entry.worker is None:
+            with self._welcoming:
+                if not self._nr_holds:
+                    self._welcome(client, entry)
         elif client.state == ClientState.READY and entry.worker is None:
             self._region.declare_dead(client.index)
 
@@ -332,8 +340,6 @@ class Caretaker:
         try:
             entry.worker = self._workers.assign(assignment, self.worker_ended)
             entry.is_patient = False
-            if self._is_held:  # since it was asked for
-                entry.worker.stop()
             if self._window is not None:
                 self._window.subscribe(entry.worker)
         except ControlPageFullError as error:
@@ -364,11 +370,11 @@ class Caretaker:
                     entry.worker = None
                     self._worker_is_gone(self._region.client(index), entry, status)
 
-    def _end_late(self, slot: int) -> None:
+    def _end_late(self, worker: WorkerProcess) -> None:
         for index, entry in self._entries.items():
-            if entry.worker is not None and entry.worker.slot == slot:
+            if entry.worker is worker:
                 self._region.fail(index, CUDA_ERROR_LAUNCH_TIMEOUT)
-                entry.worker.stop()
+                worker.stop()
 
     def _worker_is_gone(self, client: Client, entry: _Entry, status: int) -> None:
         """A client that still says HELLO was never served; another worker would most likely end in the same way. Where the guest is gone it

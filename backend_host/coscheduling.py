@@ -7,7 +7,7 @@ and with which of the kernel's means each can be boosted. A vGPU whose threads c
 import logging
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend_host import boost_ways
 from backend_host.boost_ways import WAYS, Boost
@@ -26,10 +26,13 @@ log = logging.getLogger("fairgv.coscheduling")
 
 @dataclass(frozen=True)
 class _Member:
-    """How a vGPU's threads are boosted: `way` is its name, or why there is none."""
+    """How a vGPU's threads are boosted: `way` is its name, or why there is none. `who`: a machine's threads, a user, or nobody. `before`: how
+    often they were boosted on other Gpus, and in vain."""
 
     way: str
     is_boosted: bool
+    who: QemuThreads | int | None = None
+    before: tuple[int, int] = (0, 0)
 
 
 class Coscheduler:
@@ -70,7 +73,7 @@ class Coscheduler:
         with self._lock:
             if isinstance(boost, Boost):
                 boost = self._set_vcpus(vgpu, boost, threads)
-            self._note(vgpu, name, boost)
+            self._note(vgpu, name, boost, threads)
 
     def add_user(self, vgpu: int, name: str, uid: int) -> None:
         """A vGPU of programs of this host, of this user. Which thread waits is known only when it does; so what works here is taken."""
@@ -78,13 +81,29 @@ class Coscheduler:
         with self._lock:
             if isinstance(boost, Boost):
                 lib.fgw_booster_set_user(self._booster, vgpu, boost.native(), uid)
-            self._note(vgpu, name, boost)
+            self._note(vgpu, name, boost, uid)
 
     def add_none(self, vgpu: int, reason: str) -> None:
         """The vGPU's threads are not to be boosted, or cannot be."""
         self.remove(vgpu)
         with self._lock:
             self._members[vgpu] = _Member(reason, is_boosted=False)
+
+    def take_over(self, vgpu: int, name: str, before: "Coscheduler", number: int) -> None:
+        """A vGPU comes from another Gpu, where it had this number: what is known of its threads there holds here."""
+        with before._lock:
+            member, counts = before._members.get(number), before._counts(number)
+        before.remove(number)
+        if member is None:
+            return
+        if isinstance(member.who, QemuThreads):
+            self.add_machine(vgpu, name, member.who)
+        elif isinstance(member.who, int):
+            self.add_user(vgpu, name, member.who)
+        else:
+            self.add_none(vgpu, member.way)
+        with self._lock:
+            self._members[vgpu] = replace(self._members[vgpu], before=counts)
 
     def remove(self, vgpu: int) -> None:
         """Its threads are gone, or no concern of ours any more."""
@@ -95,12 +114,17 @@ class Coscheduler:
 
     def statistics(self, vgpu: int) -> CoschedulingStatistics:
         """Of one vGPU."""
-        counts = ffi.new("uint64_t[2]")
         with self._lock:
             member = self._members.get(vgpu, _Member("its machine is off", is_boosted=False))
-            if self._booster != ffi.NULL:
-                lib.fgw_booster_read(self._booster, vgpu, counts, counts + 1)
-        return CoschedulingStatistics(member.way, member.is_boosted, int(counts[0]), int(counts[1]))
+            return CoschedulingStatistics(member.way, member.is_boosted, *self._counts(vgpu))
+
+    def _counts(self, vgpu: int) -> tuple[int, int]:
+        """How often its threads were boosted, and in vain; with the lock held."""
+        counts = ffi.new("uint64_t[2]")
+        if self._booster != ffi.NULL:
+            lib.fgw_booster_read(self._booster, vgpu, counts, counts + 1)
+        before = self._members[vgpu].before if vgpu in self._members else (0, 0)
+        return int(counts[0]) + before[0], int(counts[1]) + before[1]
 
     def _set_vcpus(self, vgpu: int, boost: Boost, threads: QemuThreads) -> Boost | str:
         """The booster has the process's descriptor from now on. A process that has ended is a reason, not an error."""
@@ -114,10 +138,10 @@ class Coscheduler:
         os.close(pidfd)
         return "more vCPUs than can be looked after"
 
-    def _note(self, vgpu: int, name: str, boost: Boost | str) -> None:
+    def _note(self, vgpu: int, name: str, boost: Boost | str, who: QemuThreads | int) -> None:
         is_boosted = isinstance(boost, Boost)
         way = boost.name if isinstance(boost, Boost) else boost
-        self._members[vgpu] = _Member(way, is_boosted)
+        self._members[vgpu] = _Member(way, is_boosted, who)
         if is_boosted:
             log.info("%s: who waits for the GPU is boosted by %s", name, way, extra=about(name))
         else:

@@ -7,6 +7,7 @@ Wrong when: a worker is held by its driver and does not end. Its program has its
 """
 
 import logging
+from collections.abc import Callable
 
 from backend_host.device.failure import Failure
 from backend_host.device.gpu import Gpu, place
@@ -14,24 +15,25 @@ from backend_host.devices import with_quota
 from backend_host.entitlement import Entitlement
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.service.journal import about
-from backend_host.vgpu import VGpu
-from backend_host.vgpu_making import Making, Place
+from backend_host.vgpu import Place, VGpu
+from backend_host.vgpu_making import Making
 from backend_host.vgpu_table import VGpuTable
 from ivshmem.region import RegionSizeError
 from scheduler.placement import Known
 
 log = logging.getLogger("fairgv.vgpus")
-_LATER = "its Gpu failed: its threads are boosted from the machine's next start on"
 
 
 class Rehousing(VGpuTable):
     """The table, as far as places change. Thread-safe."""
 
     _making: Making
+    settle: Callable[[VGpu], None] = staticmethod(lambda _: None)
+    """Waits for the end of what moves this vGPU to another Gpu; its programs have ended."""
 
     def place(self, entitlement: Entitlement) -> Place:
         """For a new vGPU, with the lock held: on a Gpu that is in order. RefusedError where there is none."""
-        return Place(*place(self._gpus, entitlement, self._entitlements_on, _known))
+        return Place(*place(self._gpus, entitlement, self._entitlements_on, known))
 
     def gpu_failed(self, gpu: Gpu, failure: Failure) -> None:
         """Ends what runs there, and finds other places."""
@@ -41,11 +43,17 @@ class Rehousing(VGpuTable):
             vgpu.caretaker.hold()
         gpu.workers.close()
         for vgpu in vgpus:
-            vgpu.caretaker.end_all(failure.code)
+            if vgpu.gpu is gpu:
+                vgpu.caretaker.end_all(failure.code)
         for vgpu in vgpus:
+            self.settle(vgpu)
             with self._lock:
-                if self._vgpus.get(vgpu.name) is vgpu:
+                if self._vgpus.get(vgpu.name) is not vgpu:
+                    continue
+                if vgpu.gpu is gpu:
                     self._leave(vgpu, failure)
+                else:
+                    vgpu.caretaker.release()
 
     def _leave(self, vgpu: VGpu, failure: Failure) -> None:
         """With the lock held."""
@@ -70,33 +78,32 @@ class Rehousing(VGpuTable):
         except RegionSizeError as error:
             found.gpu.page.vgpu_free(found.index)
             raise RefusedError(f"GPU {found.gpu.number} is of another kind: {error}") from error
-        item = vgpu.item
-        self._move_out(vgpu)
-        vgpu.gpu, vgpu.index = found.gpu, found.index
-        self._move_in(vgpu)
-        vgpu.window.move(found.gpu.number, found.index)
-        self._store.put(vgpu.item, vgpu.record().written(), [vgpu.region.fileno()], drop=[item])
-        vgpu.caretaker.move(self._making.home(found, vgpu.region, vgpu.wake))
+        vgpu.made_on = found.gpu.device
+        self._go(vgpu, found)
+        vgpu.caretaker.release()
 
-    def _move_out(self, vgpu: VGpu) -> None:
-        vgpu.gpu.coscheduler.remove(vgpu.index)
-        vgpu.gpu.keeper.leave(vgpu.index)
-        vgpu.gpu.page.names.pop(vgpu.index, None)
-
-    def _move_in(self, vgpu: VGpu) -> None:
-        gpu, index = vgpu.gpu, vgpu.index
-        gpu.page.names[index] = vgpu.name
-        gpu.page.set_limits(index, **self._limits.of_workers())
-        gpu.page.set_limit(index, vgpu.entitlement.limit_permille)
-        gpu.keeper.join(index, vgpu.entitlement)
+    def _go(self, vgpu: VGpu, to: Place) -> None:
+        """It is at this place from now on, with all that it is entitled to, and what it was charged is kept; with the lock held."""
+        before, number, item = vgpu.gpu, vgpu.index, vgpu.item
+        account = before.page.vgpu(number)
+        if account is not None:
+            vgpu.earlier = vgpu.earlier.plus(account)
+        before.keeper.leave(number)
+        before.page.names.pop(number, None)
+        vgpu.gpu, vgpu.index = to.gpu, to.index
+        to.gpu.page.names[to.index] = vgpu.name
+        to.gpu.page.set_quota(to.index, vgpu.entitlement.quota_bytes)
+        to.gpu.page.set_limits(to.index, **self._limits.of_workers())
+        to.gpu.page.set_limit(to.index, vgpu.entitlement.limit_permille)
+        to.gpu.keeper.join(to.index, vgpu.entitlement)
         if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):
-            gpu.keeper.charge(index, debt_ns)
-        if vgpu.kind == "session":
-            gpu.coscheduler.add_user(index, vgpu.name, vgpu.uid)
-        else:
-            gpu.coscheduler.add_none(index, _LATER)
+            to.gpu.keeper.charge(to.index, debt_ns)
+        to.gpu.coscheduler.take_over(to.index, vgpu.name, before.coscheduler, number)
+        vgpu.window.move(to.gpu.number, to.index)
+        self._store.put(vgpu.item, vgpu.record().written(), [vgpu.region.fileno()], drop=[item])
+        vgpu.caretaker.move(self._making.home(to, vgpu.region, vgpu.wake, vgpu.made_on.facts))
 
 
-def _known(gpu: Gpu) -> Known:
+def known(gpu: Gpu) -> Known:
     """Of a Gpu that may get a vGPU."""
     return Known(gpu.demand(), "" if gpu.failure is None else f"out, as it has failed: {gpu.failure.reason}")

@@ -23,7 +23,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
-PUT, DROP, FIND, FOUND = 1, 2, 3, 4
+PUT, DROP, FIND, FOUND, PAGE = range(1, 6)
+"""PAGE is the daemon's: its key is a vGPU and a slot of the control page whose descriptors come with it."""
 MOST_FILES = 200
 """Of one allocation; FGW_MAX_SHARED_FILES."""
 MOST_SHARED_FILES = 1024

@@ -83,7 +83,7 @@ def programs(vgpus: VGpuRegistry, name: str) -> list[Suspended]:
 
 
 def _served(vgpu: VGpu) -> list[WorkerReading]:
-    readings = (vgpu.gpu.page.worker(worker.slot) for worker in vgpu.caretaker.workers() if not worker.is_counted)
+    readings = (worker.reading() for worker in vgpu.caretaker.workers() if not worker.is_counted)
     return [each for each in readings if each is not None and each.state is WorkerState.SERVING]
 
 

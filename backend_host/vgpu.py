@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, field
 
 from backend_host.caretaker import Caretaker
 from backend_host.device.gpu import Gpu
-from backend_host.device.readings import VgpuReading, WorkerReading, WorkerState
+from backend_host.device.readings import VgpuReading, WorkerReading
+from backend_host.devices import Device
 from backend_host.entitlement import Entitlement
 from backend_host.glance import VGpuGlance
 from backend_host.history import WINDOWS_S
@@ -13,10 +14,32 @@ from backend_host.limits import Limits
 from backend_host.restart.records import VGpuRecord
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.window import Window, WindowPeer
+from backend_host.worker_process import SERVED
 from ivshmem.region import PAGE_BYTES, Region, RegionStatistics, Wake
 from ivshmem.told import Told, write_told
 
-SERVED = (WorkerState.SERVING, WorkerState.ENDED)
+
+@dataclass(frozen=True)
+class Place:
+    """Where a vGPU is: its number on its Gpu."""
+
+    gpu: Gpu
+    index: int
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a vGPU was charged on Gpus that it was on before this one, in ns, and how often it had their grants."""
+
+    used_ns: int = 0
+    held_ns: int = 0
+    nr_grants: int = 0
+
+    def plus(self, account: VgpuReading) -> "Earlier":
+        """With its account of one Gpu more."""
+        return Earlier(
+            self.used_ns + account.used_ns, self.held_ns + account.held_ns, self.nr_grants + account.nr_grants
+        )
 
 
 @dataclass(eq=False)
@@ -32,6 +55,13 @@ class VGpu:
     uid: int
     caretaker: Caretaker
     window: Window
+    made_on: Device
+    """What its guest is told of, whichever it is on now."""
+    earlier: Earlier = Earlier()
+    coming: Place | None = None
+    """Where it is on its way to."""
+    is_changing: bool = False
+    """Its programs are taken off one device and put on another."""
     peer: WindowPeer | None = None
     nr_users: int = 0
     is_kept: bool = False
@@ -82,6 +112,9 @@ class VGpu:
             refused=dict(self.caretaker.nr_refused),
             nr_deaths=self.caretaker.nr_deaths,
             totals=asdict(self.totals),
+            made_on=self.made_on.uuid,
+            earlier=asdict(self.earlier),
+            is_changing=self.is_changing,
         )
 
     def recall(self, record: VGpuRecord) -> None:
@@ -96,6 +129,7 @@ class VGpu:
         self.caretaker.nr_refused |= {why: nr for why, nr in record.refused.items() if why in self.caretaker.nr_refused}
         self.caretaker.nr_deaths = record.nr_deaths
         self.totals = record.counted()
+        self.earlier = Earlier(**record.earlier)
 
     def statistics(
         self, account: VgpuReading, all_ns: int, entitled_share: float | None, limits: Limits, heap_age_ns: int
@@ -117,13 +151,13 @@ class VGpu:
             region_free_bytes=heap.nr_free_pages * PAGE_BYTES,
             heap_used_bytes=sum(heap.nr_client_pages) * PAGE_BYTES,
             memory_bytes=account.memory_bytes,
-            used_ns=account.used_ns,
-            held_ns=account.held_ns,
+            used_ns=self.earlier.used_ns + account.used_ns,
+            held_ns=self.earlier.held_ns + account.held_ns,
             share=account.used_ns / all_ns if all_ns else 0.0,
             recent_shares=dict(zip(WINDOWS_S, self.gpu.keeper.recent_shares(self.index, account.used_ns), strict=True)),
             entitled_share=entitled_share,
             demand=self.gpu.demands([account])[self.index],
-            nr_grants=account.nr_grants,
+            nr_grants=self.earlier.nr_grants + account.nr_grants,
             turn_ns=self.gpu.keeper.turn_ns(self.index),
             late_ns=self._late_ns(),
             nr_timed_out=self.nr_timed_out,
@@ -148,7 +182,7 @@ class VGpu:
             gpu_number=self.gpu.number,
             weight=self.entitlement.weight,
             quota_bytes=self.entitlement.quota_bytes,
-            used_ns=account.used_ns,
+            used_ns=self.earlier.used_ns + account.used_ns,
             memory_bytes=account.memory_bytes,
             entitled_share=entitled_share,
         )
@@ -166,7 +200,7 @@ class VGpu:
             limit_permille=round(entitlement.limit * 10),
             entitled_permille=None if entitled_share is None else round(entitled_share * 1000),
             used_permille=round(ten_seconds * 1000),
-            used_ns=account.used_ns,
+            used_ns=self.earlier.used_ns + account.used_ns,
             wait_ns=self.totals.wait_ns + sum(reading.wait_ns for reading in served),
             nr_waits=sum(self.totals.nr_waits.values()) + sum(sum(each.nr_waits.values()) for each in served),
             memory_bytes=account.memory_bytes,
@@ -188,8 +222,7 @@ class VGpu:
 
     def _readings(self) -> list[WorkerReading]:
         """Of its workers that serve, or have just ended."""
-        workers = [worker for worker in self.caretaker.workers() if not worker.is_counted]
-        readings = (self.gpu.page.worker(worker.slot) for worker in workers)
+        readings = (worker.reading() for worker in self.caretaker.workers() if not worker.is_counted)
         return [reading for reading in readings if reading is not None and reading.state in SERVED]
 
     def count(self, reading: WorkerReading | None) -> None:

@@ -197,5 +197,9 @@ class VGpuTable:
         return sum(gpu.charged_ns() for gpu in self._gpus)
 
     def _entitlements_on(self, gpu: Gpu) -> dict[str, Entitlement]:
-        """Of those on this Gpu, by their names, with the lock held."""
-        return {vgpu.name: vgpu.entitlement for vgpu in self._on(gpu)}
+        """Of those on this Gpu, or on their way to it, by their names, with the lock held."""
+        return {
+            vgpu.name: vgpu.entitlement
+            for vgpu in self._vgpus.values()
+            if vgpu.gpu is gpu or (vgpu.coming is not None and vgpu.coming.gpu is gpu)
+        }

@@ -20,23 +20,23 @@ from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.limits import ORDINARY, Limits
 from backend_host.region_memory import open_shared_memory, sealed_memory, tell_of_the_end
-from backend_host.rehousing import Rehousing
+from backend_host.relocation import Relocating
 from backend_host.restart.records import VGpuRecord
 from backend_host.restart.store import Store
 from backend_host.service.journal import about
-from backend_host.vgpu import VGpu
-from backend_host.vgpu_making import Making, Place, Wanted
+from backend_host.vgpu import Place, VGpu
+from backend_host.vgpu_making import Making, Wanted
 from backend_host.vm.region_file import region_path
-from backend_host.workers import WorkerProcess
+from backend_host.worker_process import WorkerProcess
 from ivshmem.bells import Bells
-from ivshmem.region import RegionStatus, Wake
+from ivshmem.region import Region, RegionStatus, Wake
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 log = logging.getLogger("fairgv.vgpus")
 
 
-class VGpuRegistry(Rehousing):
+class VGpuRegistry(Relocating):
     """All vGPUs of one daemon. Thread-safe. The lock is never held while a worker or a caretaker is waited for."""
 
     def __init__(
@@ -182,6 +182,7 @@ class VGpuRegistry(Rehousing):
     def _retire(self, vgpu: VGpu) -> None:
         """Of one that is in the registry no more."""
         vgpu.caretaker.stop()
+        self.settle(vgpu)
         if vgpu.peer is not None:
             vgpu.peer.stop()
             vgpu.peer.join()
@@ -209,17 +210,17 @@ class VGpuRegistry(Rehousing):
             if vgpu is None:
                 raise RefusedError(_unknown(name))
             before, changed = vgpu.entitlement, vgpu.entitlement.changed(changes)
-            check_quota(vgpu.gpu, changed)
-            check_request(
-                vgpu.gpu, changed, {key: other for key, other in self._entitlements_on(vgpu.gpu).items() if key != name}
-            )
+            for gpu in (vgpu.gpu, *([] if vgpu.coming is None else [vgpu.coming.gpu])):
+                others = {key: other for key, other in self._entitlements_on(gpu).items() if key != name}
+                check_quota(gpu, changed)
+                check_request(gpu, changed, others)
             vgpu.entitlement = changed
             vgpu.gpu.keeper.change(vgpu.index, vgpu.entitlement)
             if changed.limit != before.limit:
                 vgpu.gpu.page.set_limit(vgpu.index, changed.limit_permille)
             if (quota_bytes := vgpu.entitlement.quota_bytes) != before.quota_bytes:
                 vgpu.gpu.page.set_quota(vgpu.index, quota_bytes)
-                vgpu.region.set_facts(with_quota(vgpu.gpu.device.facts, quota_bytes))
+                vgpu.region.set_facts(with_quota(vgpu.made_on.facts, quota_bytes))
             self._keep(vgpu)
             log.info("vGPU %s: %s", name, vgpu.entitlement, extra=about(name))
 
@@ -255,13 +256,14 @@ class VGpuRegistry(Rehousing):
         CUDA_ERROR_LAUNCH_TIMEOUT."""
         with self._lock:
             for vgpu in self._on(gpu):
-                if any(worker.slot == slot for worker in vgpu.caretaker.workers()):
+                worker = next((each for each in vgpu.caretaker.workers() if each.slot == slot), None)
+                if worker is not None:
                     vgpu.nr_timed_out += 1
                     gpu.keeper.charge(vgpu.index, self.debts.add(vgpu.debtor, took_ns, self._all_used_ns()))
                     if self.debts.is_banned(vgpu.debtor):
                         banned = "vGPU %s: %s is banned: see fairgv-host unban --help"
                         log.error(banned, vgpu.name, vgpu.debtor, extra=about(vgpu.name))
-                    vgpu.caretaker.time_out(slot)
+                    vgpu.caretaker.time_out(worker)
                     self._keep(vgpu)
                     self._keep_debts()
 
@@ -335,8 +337,10 @@ class VGpuRegistry(Rehousing):
         is_machines = record.kind != "session"
         wake = Wake.FUTEX if not is_machines else Wake.POLL if bells is None else Wake.BELL
         entitlement = record.entitled()
+        made_on = next((each.device for each in self._gpus if each.device.uuid == record.made_on), gpu.device)
         wanted = Wanted(
-            record.name, record.kind, entitlement, record.uid, wake, lambda: is_machines, bells, record.shm_name
+            *(record.name, record.kind, entitlement, record.uid, wake, lambda: is_machines, bells, record.shm_name),
+            made_on=made_on,
         )
         with self._lock:
             try:
@@ -352,6 +356,8 @@ class VGpuRegistry(Rehousing):
             vgpu.is_unclaimed = is_machines or record.is_kept
             vgpu.nr_users = int(record.is_kept)
             self._vgpus[record.name] = vgpu
+            if record.is_changing:
+                self._keep(vgpu)  # that is over: its programs are ended
             gpu.page.names[record.index] = record.name
             gpu.page.set_limits(record.index, **self._limits.of_workers())
             if not is_machines:
@@ -437,15 +443,14 @@ class VGpuRegistry(Rehousing):
         if vgpu.entitlement != wanted.entitlement:
             self.change(wanted.name, dataclasses.asdict(wanted.entitlement))
 
-    def _collect(self, gpu: Gpu, index: int, worker: WorkerProcess) -> None:
-        """Keeps what an ended worker counted. From the reaper's thread, before its slot is freed."""
-        reading = gpu.page.worker(worker.slot)
+    def _collect(self, region: Region, worker: WorkerProcess) -> None:
+        """Keeps what an ended worker counted. From a reaper's thread, before its slot is freed."""
         with self._lock:
             worker.is_counted = True
-            vgpu = next((each for each in self._on(gpu) if each.index == index), None)
+            vgpu = next((each for each in self._vgpus.values() if each.region is region), None)
             if vgpu is not None:
-                vgpu.count(reading)
-                self._keep(vgpu, drop=[gpu.workers.item(worker)])
+                vgpu.count(worker.last)
+                self._keep(vgpu, drop=[worker.item])
 
     def _keep_debts(self) -> None:
         self._store.put("debts", self.debts.record().written())

@@ -27,7 +27,7 @@ from backend_host.guest_log import GuestLog
 from backend_host.restart.records import PieceRecord
 from backend_host.restart.store import Store
 from backend_host.sizes import format_size
-from backend_host.workers import WorkerProcess, stop_all
+from backend_host.worker_process import WorkerProcess, stop_all
 from ivshmem.front import WINDOW_MAX_BYTES, WINDOW_MIN_BYTES, window_front_bytes
 from ivshmem.passing import send_with
 from ivshmem.region import PAGE_BYTES, Region, RegionSizeError

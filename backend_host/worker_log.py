@@ -28,8 +28,8 @@ log = logging.getLogger("fairgv.worker")
 
 
 @dataclass
-class _Pipe:
-    """Of one worker."""
+class Pipe:
+    """Of one worker: our end, and what has come by it of a line."""
 
     fd: int
     vgpu: str = ""
@@ -49,7 +49,7 @@ class WorkerLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pipes: dict[int, _Pipe] = {}
+        self._pipes: dict[int, Pipe] = {}
         self._logs: dict[str, GuestLog] = {}
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -76,7 +76,7 @@ class WorkerLog:
         ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             with self._lock:
-                self._pipes[slot] = _Pipe(ours)
+                self._pipes[slot] = Pipe(ours)
                 self._selector.register(ours, selectors.EVENT_READ, slot)
             yield theirs
         except BaseException:
@@ -87,9 +87,21 @@ class WorkerLog:
 
     def adopt(self, slot: int, fd: int) -> None:
         """Takes over our end of the pipe of a worker that an earlier daemon started."""
+        self.take(slot, Pipe(fd))
+
+    def take(self, slot: int, pipe: Pipe) -> None:
+        """Takes over the pipe of a worker of another Gpu."""
         with self._lock:
-            self._pipes[slot] = _Pipe(fd)
-            self._selector.register(fd, selectors.EVENT_READ, slot)
+            self._pipes[slot] = pipe
+            self._selector.register(pipe.fd, selectors.EVENT_READ, slot)
+
+    def give(self, slot: int) -> Pipe:
+        """The counterpart."""
+        with self._lock:
+            pipe = self._pipes.pop(slot)
+            with contextlib.suppress(KeyError):  # its other end is closed already
+                self._selector.unregister(pipe.fd)
+            return pipe
 
     def fd(self, slot: int) -> int:
         """Our end of this worker's pipe, which stays ours."""
@@ -125,7 +137,7 @@ class WorkerLog:
                         with contextlib.suppress(KeyError):
                             self._selector.unregister(pipe.fd)
 
-    def _take(self, pipe: _Pipe) -> bool:
+    def _take(self, pipe: Pipe) -> bool:
         """What is there, as much as a pipe holds. False: there is never more."""
         try:
             data = os.read(pipe.fd, _READ_BYTES)
@@ -139,12 +151,12 @@ class WorkerLog:
         return bool(data)
 
     @staticmethod
-    def _add(pipe: _Pipe, data: bytes) -> None:
+    def _add(pipe: Pipe, data: bytes) -> None:
         room = LINE_BYTES - len(pipe.line)
         pipe.is_cut |= len(data) > room
         pipe.line += data[:room]
 
-    def _say(self, pipe: _Pipe) -> None:
+    def _say(self, pipe: Pipe) -> None:
         line, is_cut = pipe.line, pipe.is_cut
         pipe.line, pipe.is_cut = b"", False
         said = self._logs.pop(pipe.vgpu, None) or GuestLog(log, pipe.vgpu)

@@ -80,6 +80,14 @@ class WorkerStart:
         if self.groups is not None:
             self.groups.allow(vgpu, self.memory_bytes + more_bytes, self.walls.settings.processes)
 
+    def take_over(self, before: "WorkerStart", worker: Child, vgpu: int, more_bytes: int) -> str:
+        """One that serves on another Gpu becomes one of this vGPU, whose workers may have so many bytes more together than those of one without
+        a region. The name of its cgroup, "" where it has none."""
+        if self.groups is None or before.groups is None:
+            return ""
+        processes = self.walls.settings.processes
+        return self.groups.take_over(worker.pid, vgpu, before.groups, self.memory_bytes + more_bytes, processes)
+
     def adopt(self, worker: Child, vgpu: int, group: str) -> None:
         """One of this vGPU that an earlier daemon put into the cgroup of this name."""
         if self.groups is not None:

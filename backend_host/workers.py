@@ -14,23 +14,23 @@ import os
 import selectors
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backend_host import channels
 from backend_host.config import SLICING_MODES, Config
 from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.device.failure import SUSPICIOUS
-from backend_host.device.readings import WorkerState
 from backend_host.errors import WorkerFailedError
 from backend_host.restart.records import WorkerRecord
 from backend_host.restart.store import Store
 from backend_host.service.journal import about
+from backend_host.shelf import PAGE, Message
 from backend_host.shelf_thread import ShelfThread
-from backend_host.walls.start import AdoptedChild, Child
-from backend_host.worker_log import WorkerLog
+from backend_host.walls.start import AdoptedChild
+from backend_host.worker_log import Pipe, WorkerLog
+from backend_host.worker_process import SERVED, Seat, WorkerProcess, stop_all
 from backend_host.worker_start import WorkerStart
 from ivshmem.passing import send_with
 
@@ -62,42 +62,6 @@ class Assignment:
     program: str = ""
 
 
-@dataclass(eq=False)
-class WorkerProcess:
-    """One child, of this daemon or of an earlier one. `on_end` is called once, from the reaper's thread, after it was reaped and its slot
-    repaired."""
-
-    slot: int
-    process: Child
-    socket: socket.socket
-    on_end: Callable[["WorkerProcess", int], None] | None = None
-    is_counted: bool = False
-    """What it did is in its vGPU's totals already."""
-    is_ended: threading.Event = field(default_factory=threading.Event)
-    _pidfd_lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def stop(self) -> None:
-        """Ends it from outside, at once; for a client that is gone or a daemon that stops."""
-        with self._pidfd_lock:
-            self.process.kill()
-
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[bool]:
-        """Until the end of the block its socket stays open and its slot its own; False: it was reaped already."""
-        with self._pidfd_lock:
-            yield self.process.pidfd >= 0
-
-    def forget_process(self) -> None:
-        """After it was reaped: its number is somebody else's from now on, and nobody gives it a client any more."""
-        with self._pidfd_lock:
-            self.process.close()
-
-    def close(self) -> None:
-        """After it was reaped, and when nobody reads its socket."""
-        self.forget_process()
-        self.socket.close()
-
-
 def slicing_settings(config: Config, *, preempts: bool) -> dict[str, int]:
     """What workers of a device are told of large launches: the fields of `struct fgw_slicing_settings`."""
     return {
@@ -107,17 +71,6 @@ def slicing_settings(config: Config, *, preempts: bool) -> dict[str, int]:
         "least_blocks": config.slicing_least_blocks,
         "part_ns": config.slicing_part_us * 1000,
     }
-
-
-def stop_all(workers: Iterable[WorkerProcess]) -> None:
-    """Ends them and waits. One that a driver keeps from ending, uninterruptibly, is named in the log and left behind."""
-    stopped = list(workers)
-    for worker in stopped:
-        worker.stop()
-    deadline = time.monotonic() + _END_S
-    for worker in stopped:
-        if not worker.is_ended.wait(max(0.0, deadline - time.monotonic())):
-            log.error("worker %d does not end; the device library holds it", worker.process.pid)
 
 
 def preemption_environment(config: Config, library: Path = channels.LIBRARY) -> dict[str, str]:
@@ -243,7 +196,7 @@ class Workers:
         return True
 
     def _keep(self, worker: WorkerProcess, assignment: Assignment, group: str) -> None:
-        record = WorkerRecord(
+        worker.record = WorkerRecord(
             gpu=self._gpu,
             slot=worker.slot,
             vgpu=assignment.vgpu,
@@ -252,12 +205,11 @@ class Workers:
             program=assignment.program,
             group=group,
         )
-        descriptors = (worker.process.pidfd, worker.socket.fileno(), self._said.fd(worker.slot))
-        self._store.put(self.item(worker), record.written(), descriptors, has_life=True)
+        self._put(worker, worker.record)
 
-    def item(self, worker: WorkerProcess) -> str:
-        """What the store calls it."""
-        return f"worker/{self._gpu}/{worker.slot}"
+    def _put(self, worker: WorkerProcess, record: WorkerRecord, drop: Sequence[str] = ()) -> None:
+        descriptors = (worker.process.pidfd, worker.socket.fileno(), self._said.fd(record.slot))
+        self._store.put(worker.item, record.written(), descriptors, has_life=True, drop=drop)
 
     def adopt(
         self,
@@ -269,25 +221,69 @@ class Workers:
         """A worker that an earlier daemon gave to a client; takes over its descriptors: process, socket, what it says."""
         pidfd, ours, said = descriptors
         process = AdoptedChild(record.pid, pidfd)
-        worker = WorkerProcess(record.slot, process, socket.socket(fileno=ours), on_end)
+        seat = Seat(self._page, record.slot)
+        worker = WorkerProcess(seat, process, socket.socket(fileno=ours), on_end, record, is_patient=True)
         self._start.adopt(process, record.vgpu, record.group)
         self._said.adopt(record.slot, said)
         self._said.name(record.slot, vgpu_name, record.program)
         self._shelves.listen(worker, record.vgpu, worker.socket)
+        self._watch(worker)
+        return worker
+
+    def _watch(self, worker: WorkerProcess) -> None:
         with self._lock:
             self._all.add(worker)
-            self._selector.register(pidfd, selectors.EVENT_READ, worker)
+            self._selector.register(worker.process.pidfd, selectors.EVENT_READ, worker)
         self._wake()
-        return worker
 
     def allow_memory(self, vgpu: int, more_bytes: int) -> None:
         """Lets the workers of this vGPU have so much more of the host's memory together, its region included. Raises OSError."""
         self._start.allow(vgpu, more_bytes)
 
-    def set_patient(self, worker: WorkerProcess, is_patient: bool) -> None:
-        """While its VM stands still, a worker must not take a beat that stands still for the end of its client."""
-        if not worker.is_ended.is_set():
-            self._page.set_patient(worker.slot, is_patient)
+    def reserve(self) -> int:
+        """A slot for a worker that is to come from another Gpu. Raises ControlPageFullError."""
+        with self._lock:
+            return self._page.worker_take()
+
+    def take_over(
+        self, worker: WorkerProcess, before: "Workers", slot: int, vgpu: int, name: str, more_bytes: int
+    ) -> bool:
+        """A worker that serves on another Gpu becomes one of this vGPU here, in a slot that is reserved, with all that the daemon has of it;
+        `tell_page` follows. Its slot there stays taken. `more_bytes`: as `allow_memory` has it. False: it has ended, and the reaper there has
+        it."""
+        said = before._give(worker)
+        if said is None or worker.record is None:
+            return False
+        self._said.take(slot, said)
+        self._said.name(slot, name, worker.record.program)
+        group = self._start.take_over(before._start, worker.process, vgpu, more_bytes)
+        self._page.worker_assign(slot, worker.process.pid, vgpu, worker.record.client)
+        worker.sit(self._page, slot)
+        item, worker.record = worker.item, replace(worker.record, gpu=self._gpu, slot=slot, vgpu=vgpu, group=group)
+        self._put(worker, worker.record, drop=[item])
+        self._shelves.listen(worker, vgpu, worker.socket)
+        self._watch(worker)
+        return True
+
+    def _give(self, worker: WorkerProcess) -> Pipe | None:
+        """Lets go of one that has not ended: what it says comes by this pipe. None: it has."""
+        with self._lock:
+            if worker.is_ending:
+                return None
+            self._selector.unregister(worker.process.pidfd)
+            self._all.discard(worker)
+        self._shelves.leave(worker, worker.socket)
+        return self._said.give(worker.slot)
+
+    def tell_page(self, worker: WorkerProcess) -> None:
+        """Gives one that was taken over the page that it is to go by. Raises OSError where it does not hear."""
+        with worker.kept() as is_there:
+            if not is_there or worker.record is None:
+                return
+            vgpu, slot = worker.record.vgpu, worker.record.slot
+            with self._page.for_worker(vgpu, slot) as page:
+                message = Message(PAGE, (vgpu, slot), 0).packed()
+                send_with(worker.socket, message, page, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def close(self) -> None:
         """From now on none is kept warm, and none is given to a client: the device has failed. Those that serve are left alone."""
@@ -337,7 +333,7 @@ class Workers:
             undo.callback(self._start.leave, process)
             undo.callback(process.wait)
             undo.callback(process.kill)
-            worker = WorkerProcess(slot, process, ours)
+            worker = WorkerProcess(Seat(self._page, slot), process, ours)
             self._selector.register(process.pidfd, selectors.EVENT_READ, worker)
             self._all.add(worker)
             undo.pop_all()
@@ -370,17 +366,21 @@ class Workers:
                     self._collect(key.data)
 
     def _collect(self, worker: WorkerProcess) -> None:
-        self._selector.unregister(worker.process.pidfd)
+        with self._lock:
+            if worker not in self._all:
+                return  # another Gpu's since it was seen
+            worker.is_ending = True
+            self._selector.unregister(worker.process.pidfd)
         status = worker.process.wait()
         worker.forget_process()
         self._shelves.leave(worker, worker.socket)
         worker.socket.close()
         self._said.close(worker.slot)
         self._start.leave(worker.process)
-        reading = self._page.worker(worker.slot)
+        reading = worker.last = worker.reading()
         if reading is not None and reading.last_error in SUSPICIOUS:
             self._suspect(f"a program got CUDA error {reading.last_error}")
-        has_served = reading is not None and reading.state in (WorkerState.SERVING, WorkerState.ENDED)
+        has_served = reading is not None and reading.state in SERVED
         self._page.repair(worker.slot)
         with self._lock:
             was_warm = worker in self._warm
@@ -392,7 +392,7 @@ class Workers:
         except Exception:
             log.exception("what follows the end of worker %d failed", worker.process.pid)
         if not was_warm:
-            self._store.drop(self.item(worker))
+            self._store.drop(worker.item)
         self._page.worker_free(worker.slot)
         with self._lock:
             self._all.discard(worker)

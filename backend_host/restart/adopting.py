@@ -1,7 +1,7 @@
 """A new daemon takes over vGPUs and the workers of their programs from one that died. What cannot be taken over costs its own vGPU alone.
 
 Of a worker the page and the kernel say how far it had come. One whose life is over (worker/page/lives.h) has ended, or was never told of its
-client: then the client waits still, and gets another.
+client: then the client waits still, and gets another. One that was taken off a device when the daemon died, or may have been, is ended.
 """
 
 import logging
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from backend_host.device.gpu import Gpu
-from backend_host.device.readings import WorkerReading
+from backend_host.device.readings import Motion, WorkerReading
 from backend_host.errors import RefusedError
 from backend_host.restart.left import Left, has_ended
 from backend_host.restart.records import PieceRecord, VGpuRecord, WorkerRecord
@@ -73,6 +73,7 @@ def _adopt_one(
     bells = find_bells(record.shm_name, memory) if record.has_bells else None
     left.take(name)
     vgpu = vgpus.adopt(record, gpu, memory, bells)
+    gpu.page.set_motion(record.index, Motion.NONE)
     living, ended = _living(left, record, gpu)
     for reading in ended:
         vgpu.count(reading)
@@ -103,7 +104,7 @@ def _living(left: Left, record: VGpuRecord, gpu: Gpu) -> tuple[list[tuple[str, W
         is_told = reading is not None and (reading.vgpu, reading.client, reading.pid) == told
         is_only = all(other.client != worker.client for _, other in living)
         has_gone = gpu.page.has_died(worker.slot) or has_ended(left.items[name].fds[0])
-        if is_told and is_only and not has_gone:
+        if is_told and is_only and not has_gone and not record.is_changing:
             living.append((name, worker))
             continue
         left.end_worker(name)

@@ -27,7 +27,9 @@ class GpuRecord(Record):
 
 @dataclass(frozen=True)
 class VGpuRecord(Record):
-    """Beside a region. `shm_name` and `run` are a domain's: its region's file, and which run of the machine that is, 0: none."""
+    """Beside a region. `shm_name` and `run` are a domain's: its region's file, and which run of the machine that is, 0: none. `made_on`: the
+    UUID of the device that its guest is told of. `earlier`: what it was charged on other Gpus. `is_changing`: its programs were on their way
+    from one device to another, and may be on either, or on none."""
 
     gpu: int
     index: int
@@ -46,11 +48,16 @@ class VGpuRecord(Record):
     refused: dict[str, int]
     nr_deaths: int
     totals: dict[str, Any]
+    made_on: str
+    earlier: dict[str, int]
+    is_changing: bool
 
     def check(self) -> None:
         """See there."""
         if self.index >= MAX_VGPUS or self.kind not in ("session", "domain", "machine"):
             raise RecordError(f"VGpuRecord: number {self.index}, kind {self.kind!r}")
+        if self.earlier.keys() != {"used_ns", "held_ns", "nr_grants"}:
+            raise RecordError("VGpuRecord: earlier")
         self.entitled()
         self.counted()
 

@@ -160,6 +160,33 @@ class Groups:
             if group is not None:
                 self._cgroups.make(group.name, most, processes)
 
+    def take_over(self, pid: int, vgpu: int, before: "Groups", memory_bytes: int, processes: int) -> str:
+        """A worker that those of another Gpu had, with its group, becomes one of this vGPU's, which may have so much together, or what it might
+        before if that is more. All workers of a vGPU come, so that no process changes its group. The group's name."""
+        group, allowed = before._give(pid)
+        if group is None:
+            return ""
+        with self._lock:
+            self._vgpu_of[pid] = vgpu
+            group = self._groups.setdefault(vgpu, group)
+            most = self._allowed[vgpu] = max(memory_bytes, allowed, self._allowed.get(vgpu, 0))
+            try:
+                self._cgroups.make(group.name, most, processes)
+            except OSError as error:
+                log.warning("the limits of the cgroup %s stay as they are: %s", group.name, error)
+        return group.name
+
+    def _give(self, pid: int) -> tuple[Group | None, int]:
+        with self._lock:
+            vgpu = self._vgpu_of.pop(pid, None)
+            if vgpu is None:
+                return None, 0
+            group, allowed = self._groups[vgpu], self._allowed.get(vgpu, 0)
+            if vgpu not in self._vgpu_of.values():
+                del self._groups[vgpu]
+                self._allowed.pop(vgpu, None)
+            return group, allowed
+
     def leave(self, pid: int) -> None:
         """For a worker that has ended. Its group goes with the last of them, or later where somebody still ends in it."""
         with self._lock:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Caretaker, Home, Owner
-from backend_host.device.control import ControlPageFullError
+from backend_host.device.control import ControlPage, ControlPageFullError
 from backend_host.errors import WorkerFailedError
-from backend_host.workers import Assignment, WorkerProcess, Workers
+from backend_host.worker_process import Seat, WorkerProcess
+from backend_host.workers import Assignment, Workers
 from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, ffi, lib
 
 MS = 1_000_000
@@ -26,11 +27,15 @@ class PlayedWorker(WorkerProcess):
     """A worker that ends when the test says so."""
 
     def __init__(self, slot: int) -> None:
-        self.slot = slot
+        self.seat = Seat(ControlPage(ffi.NULL), slot)
         self.is_ended = threading.Event()
         self.is_stopped = False
         self.is_counted = False
         self.on_end = None
+        self.patient: list[bool] = []
+
+    def set_patient(self, is_patient: bool) -> None:
+        self.patient.append(is_patient)
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -48,7 +53,6 @@ class PlayedWorkers(Workers):
         self.workers: list[PlayedWorker] = []
         self.assignments: list[Assignment] = []
         self.error: Exception | None = None
-        self.patient: list[tuple[int, bool]] = []
 
     def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
         if self.error is not None:
@@ -57,9 +61,6 @@ class PlayedWorkers(Workers):
         self.workers.append(PlayedWorker(len(self.workers)))
         self.workers[-1].on_end = on_end
         return self.workers[-1]
-
-    def set_patient(self, worker: WorkerProcess, is_patient: bool) -> None:
-        self.patient.append((worker.slot, is_patient))
 
 
 @dataclass
@@ -349,19 +350,19 @@ def test_in_a_paused_machine_no_program_is_dead(scene: Scene) -> None:
         scene.caretaker.look(now_ns)
         assert scene.nr_questions <= nr_questions + 1, "one question is enough for all clients"
     assert not worker.is_stopped
-    assert scene.played.patient == [(worker.slot, True), (other.slot, True)], "workers watch the beat by themselves"
+    assert worker.patient == other.patient == [True], "workers watch the beat by themselves"
     scene.is_paused = False
     scene.beat(0, 1)
     scene.caretaker.look(10 * LOST_NS)
-    assert scene.played.patient[-1] == (worker.slot, False)
+    assert worker.patient[-1] is False
 
 
 def test_a_worker_is_told_of_a_pause_before_it_gives_up(scene: Scene) -> None:
-    scene.serve(0)
+    worker = scene.serve(0)
     scene.is_paused = True
     for now_ns in range(0, LOST_NS // 2, 100 * MS):
         scene.caretaker.look(now_ns)
-    assert scene.played.patient != []
+    assert worker.patient == [True]
 
 
 def test_a_reset_guest_finds_a_new_region_after_the_old_workers_ended(
@@ -487,14 +488,15 @@ def test_programs_of_a_device_that_failed_end_and_those_to_come_are_served_elsew
     scene.caretaker.look(2)
     assert scene.state(0) == ClientState.DEAD
     assert scene.ended == [worker]
-    elsewhere, ended = PlayedWorkers(), list[WorkerProcess]()
-    scene.caretaker.move(Home(elsewhere, 9, ended.append, scene._format))
+    elsewhere = PlayedWorkers()
+    scene.caretaker.move(Home(elsewhere, 9, scene._format))
+    scene.caretaker.release()
     scene.caretaker.look(3)
     [assignment] = elsewhere.assignments
     assert (assignment.client, assignment.vgpu) == (1, 9)
     assert len(scene.played.assignments) == 1
     elsewhere.workers[0].end()
-    assert (ended, scene.ended) == (elsewhere.workers, [worker])
+    assert scene.ended == [worker, *elsewhere.workers]
 
 
 def test_where_no_other_device_takes_them_programs_are_refused(scene: Scene) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend_host.device.control import ControlPage
 from backend_host.guest_log import NR_LINES
 from backend_host.restart.records import PieceRecord
 from backend_host.restart.store import Store
@@ -26,9 +27,9 @@ from backend_host.window import (
     available_bytes,
     piece_bytes,
 )
-from backend_host.workers import WorkerProcess
+from backend_host.worker_process import Seat, WorkerProcess
 from ivshmem.front import window_front_bytes
-from ivshmem.region import PAGE_BYTES, Region
+from ivshmem.region import PAGE_BYTES, Region, ffi
 from tests.backend_host.window_device import LIMIT_BYTES, LIMIT_S, WINDOW_BYTES, Device, listening_device
 from tests.backend_host.worker_guest import make_region
 from tests.end_to_end.host import wait_until
@@ -71,7 +72,7 @@ def worker() -> Iterator[WorkerProcess]:
     """A process that does nothing, told of pieces."""
     process = Walls(frozenset(), PLAIN).start(["/bin/sleep", "600"], {}, Root())
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    worker = WorkerProcess(0, process, ours)
+    worker = WorkerProcess(Seat(ControlPage(ffi.NULL), 0), process, ours)
 
     def reap() -> None:
         process.wait()

@@ -19,11 +19,11 @@ from backend_host.devices import Device, probe
 from backend_host.errors import WorkerFailedError
 from backend_host.walls import cgroups
 from backend_host.walls.cgroups import Groups
+from backend_host.worker_process import WorkerProcess
 from backend_host.worker_start import worker_start
 from backend_host.workers import (
     MAX_FAILURES,
     Assignment,
-    WorkerProcess,
     Workers,
     preemption_environment,
 )

@@ -32,6 +32,9 @@ VGPU = VGpuRecord(
     refused={"clients": 2},
     nr_deaths=1,
     totals=dataclasses.asdict(Totals(nr_clients=4)),
+    made_on="GPU-8d2f41a0",
+    earlier={"used_ns": 1, "held_ns": 2, "nr_grants": 3},
+    is_changing=False,
 )
 RECORDS = (
     VGPU,
