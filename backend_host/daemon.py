@@ -123,6 +123,7 @@ class Daemon:
         what = "leaves programs to the next daemon" if self.leaves else "ends programs and gives everything back"
         manager.tell(STOPPING=1, STATUS=what)
         if self.leaves:
+            self._parts.moves.stop()
             for gpu in self._parts.gpus:
                 gpu.coscheduler.rest()  # who is boosted would stay so
 

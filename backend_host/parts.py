@@ -17,6 +17,7 @@ from backend_host.glance import Glance
 from backend_host.guest_teller import GuestTeller
 from backend_host.ipc import Server
 from backend_host.machines import Machines
+from backend_host.move.moves import Moves
 from backend_host.nvml.fatal import failure_of
 from backend_host.nvml.watch import NvmlWatch
 from backend_host.restart.old import OldPrograms
@@ -66,6 +67,8 @@ class Parts:
         stack.callback(doorbells.close)
         self.vgpus = VGpuRegistry(self.gpus, lib.fgw_table_hash(), config.limits, succession.store)
         stack.callback(self.vgpus.remove_all)
+        self.moves = Moves(self.vgpus, self.gpus)
+        stack.callback(self.moves.stop)
         succession.adopt(self.gpus, self.vgpus, doorbells, events)
         succession.adopt_sessions(self.vgpus, server, {"guest_library": config.guest_library})
         for gpu in self.gpus:

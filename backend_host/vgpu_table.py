@@ -50,6 +50,11 @@ class VGpuTable:
         with self._lock:
             return [vgpu for vgpu in self._vgpus.values() if vgpu is not than]
 
+    def all(self) -> list[VGpu]:
+        """For a look at them."""
+        with self._lock:
+            return list(self._vgpus.values())
+
     def region_identity(self, name: str) -> tuple[int, int] | None:
         """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU, or the file was cut short."""
         with self._lock:

@@ -1,0 +1,1 @@
+"""vGPUs that change their Gpu while their programs run."""
