@@ -17,6 +17,7 @@ from backend_host.glance import Glance
 from backend_host.guest_teller import GuestTeller
 from backend_host.ipc import Server
 from backend_host.machines import Machines
+from backend_host.move.drains import Drains
 from backend_host.move.moves import Moves
 from backend_host.nvml.fatal import failure_of
 from backend_host.nvml.watch import NvmlWatch
@@ -62,10 +63,12 @@ class Parts:
             )
             for device in devices
         ]
+        self.drains = Drains(config.state_dir, self.gpus)
         self._check(config)  # a Gpu that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", server_identity(config.server_user))
         stack.callback(doorbells.close)
         self.vgpus = VGpuRegistry(self.gpus, lib.fgw_table_hash(), config.limits, succession.store)
+        self.vgpus.is_beginning = True
         stack.callback(self.vgpus.remove_all)
         self.moves = Moves(self.vgpus, self.gpus)
         stack.callback(self.moves.stop)
@@ -101,6 +104,7 @@ class Parts:
             succession.forget_foreign()
             self.domains.start()
             kept.swap(wanted)
+            self.vgpus.is_beginning = False
             self.machines.start()
             self.vgpus.release_unclaimed("session")
 

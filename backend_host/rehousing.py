@@ -28,12 +28,15 @@ class Rehousing(VGpuTable):
     """The table, as far as places change. Thread-safe."""
 
     _making: Making
+    is_beginning: bool = False
+    """The daemon has just begun: who asks for a Gpu by name was there before, and comes back to one that is drained."""
     settle: Callable[[VGpu], None] = staticmethod(lambda _: None)
     """Waits for the end of what moves this vGPU to another Gpu; its programs have ended."""
 
     def place(self, entitlement: Entitlement) -> Place:
         """For a new vGPU, with the lock held: on a Gpu that is in order. RefusedError where there is none."""
-        return Place(*place(self._gpus, entitlement, self._entitlements_on, known))
+        is_back = self.is_beginning and bool(entitlement.gpu)
+        return Place(*place(self._gpus, entitlement, self._entitlements_on, lambda gpu: known(gpu, is_back=is_back)))
 
     def gpu_failed(self, gpu: Gpu, failure: Failure) -> None:
         """Ends what runs there, and finds other places."""
@@ -104,6 +107,13 @@ class Rehousing(VGpuTable):
         vgpu.caretaker.move(self._making.home(to, vgpu.region, vgpu.wake, vgpu.made_on.facts))
 
 
-def known(gpu: Gpu) -> Known:
-    """Of a Gpu that may get a vGPU."""
-    return Known(gpu.demand(), "" if gpu.failure is None else f"out, as it has failed: {gpu.failure.reason}")
+def known(gpu: Gpu, *, is_back: bool = False) -> Known:
+    """Of a Gpu that may get a vGPU; `is_back`: which was there before."""
+    return Known(gpu.demand(), why_out(gpu, is_back=is_back))
+
+
+def why_out(gpu: Gpu, *, is_back: bool = False) -> str:
+    """Why it takes no vGPU, or none that was not there before; "": it does."""
+    if gpu.failure is not None:
+        return f"out, as it has failed: {gpu.failure.reason}"
+    return f"drained (until fairgv-host undrain {gpu.number})" if gpu.is_drained and not is_back else ""

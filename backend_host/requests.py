@@ -14,6 +14,7 @@ from backend_host.entitlement import Changes, Entitlement, EntitlementError, rea
 from backend_host.errors import RefusedError
 from backend_host.ipc import Message, Session
 from backend_host.listing import UNKNOWN, listing
+from backend_host.move.answers import MoveAnswers
 from backend_host.parts import Parts
 from backend_host.refusals import check_join, check_memory
 from backend_host.restart.succession import RESTART_STATUS, Succession
@@ -53,6 +54,7 @@ class Requests:
     def __init__(self, parts: Parts, life: Life, events: Events, roles: Roles, succession: Succession) -> None:
         self._parts, self._life = parts, life
         self._events, self._roles, self._succession = events, roles, succession
+        self._moves = MoveAnswers(parts)
         self.web_teller: Teller | None = None
         """Of the page, where it is served."""
 
@@ -75,6 +77,7 @@ class Requests:
             "reload": self._reload,
             "events": self._tell_events,
             "report": self._report,
+            **self._moves.operations(),
         }
         operation = operations.get(request["op"])
         if operation is None:

@@ -182,6 +182,8 @@ class GpuStatistics(DeviceStatistics):
     """Workers that ended while their programs lived, those of vGPUs that are gone included."""
     failed: str = ""
     """Why it serves nobody any more; empty: it is in order."""
+    is_drained: bool = False
+    """No vGPU comes to it until an operator says otherwise."""
     figures: Figures = UNKNOWN
     """What NVML says of it."""
     is_ready: bool = True

@@ -119,9 +119,11 @@ def _percent(share: float | None) -> str:
 
 
 def _state(gpu: Message) -> str:
-    """Whether it serves programs."""
+    """Whether it serves programs, and vGPUs come to it. A daemon of an earlier release tells nothing of drained Gpus."""
     if gpu.get("failed"):
         return "failed"
+    if gpu.get("is_drained"):
+        return "drained"
     return "ok" if gpu["is_ready"] else "no worker"
 
 
@@ -176,7 +178,7 @@ def notes(message: Message) -> list[Text]:
     """What there is to say beside the tables, a sentence each."""
     entries = message["vgpus"]
     return [
-        *failures(message["gpus"]),
+        *out(message["gpus"]),
         *held_back(entries),
         *displaced(entries),
         *large_launches(entries),
@@ -221,16 +223,20 @@ GPUS = (
 
 
 def gpus(entries: Sequence[Message], *, is_long: bool = False) -> RenderableType:
-    """One row a Gpu; below them why those that have failed have."""
-    reasons = list(failures(entries))
+    """One row a Gpu; below them why no vGPU comes to some."""
+    reasons = list(out(entries))
     return Group(table(GPUS, entries, is_long=is_long), *([Text(""), *reasons] if reasons else []))
 
 
-def failures(entries: Iterable[Message]) -> Iterator[Text]:
-    """A line for each Gpu that has failed."""
+def out(entries: Iterable[Message]) -> Iterator[Text]:
+    """A line for each Gpu that has failed, and for each that is drained."""
     for gpu in entries:
         if gpu.get("failed"):
             yield folded(f"GPU {gpu['number']} has failed, until the daemon is started anew: {gpu['failed']}")
+        if gpu.get("is_drained"):
+            yield folded(
+                f"GPU {gpu['number']} is drained: no vGPU comes to it until fairgv-host undrain {gpu['number']}"
+            )
 
 
 def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:

@@ -69,6 +69,8 @@ class Gpu:
     """Charged to vGPUs that are gone."""
     retired_deaths: int = 0
     """Of workers of vGPUs that are gone, while their programs lived."""
+    is_drained: bool = False
+    """No vGPU comes to it until an operator says otherwise (move/drains.py)."""
     is_adopted: bool = False
     """Its page is that of a daemon that died."""
     capacity: Capacity = WHATEVER_THERE_IS
@@ -201,6 +203,7 @@ class Gpu:
             is_ready=self.workers.is_ready and self.failure is None,
             figures=self.figures(),
             failed="" if self.failure is None else self.failure.reason,
+            is_drained=self.is_drained,
             capacity_bytes=self.capacity.resident,
             allocatable_bytes=self.capacity.allocatable,
             min_max_ratio=min_max_ratio(map(self.keeper.received, vgpus)),

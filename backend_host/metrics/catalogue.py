@@ -193,6 +193,12 @@ OF_DEVICES: tuple[Metric, ...] = (
         lambda gpu: int(bool(gpu.failed)),
     ),
     _device(
+        "device_drained",
+        "gauge",
+        "1 while the device is drained: no vGPU comes to it until fairgv-host undrain.",
+        lambda gpu: int(gpu.is_drained),
+    ),
+    _device(
         "device_power_watts",
         "gauge",
         "Power that it draws, as NVML says. None where it does not.",

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from backend_host import tables
+from backend_host.ipc import Message
 from backend_host.sizes import format_size, format_time
 from backend_host.top.bars import FAINT, SHORT, bar, curve, scale_of, whole_bar
 from backend_host.top.figures import Figures, Row, ordered
@@ -203,6 +204,7 @@ def _gpu(row: Row, width: int) -> Text:
     bars = max(_LEAST_BAR, min(_MOST_BAR, (width - 56) // 2))
     ratio = entry["min_max_ratio"]
     line = Text(f"GPU {entry['number']} ", no_wrap=True, overflow="ellipsis", style="bold")
+    line.append(_state(entry))
     line.append_text(whole_bar(row.share, bars)).append(f" {percent(row.share):>5} in use ")
     line.append_text(curve(row.minute.shares(bars)))
     line.append("" if ratio is None else f" min-max {ratio:.2f}")
@@ -210,6 +212,11 @@ def _gpu(row: Row, width: int) -> Text:
     line.append_text(tables.printable(f" {entry['name']}"))
     line.truncate(width, overflow="ellipsis")
     return line
+
+
+def _state(gpu: Message) -> str:
+    """In a word, where it is not as it should be. A daemon of an earlier release tells nothing of that."""
+    return "failed " if gpu.get("failed") else "drained " if gpu.get("is_drained") else ""
 
 
 def remarks(figures: Figures, most: int | None = None) -> list[Text]:

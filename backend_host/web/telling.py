@@ -86,6 +86,7 @@ class Teller:
                     "memory_bytes": gpu.memory_bytes,
                     "is_ready": gpu.is_ready,
                     "failed": gpu.failed,
+                    "is_drained": gpu.is_drained,
                     "demand": _rounded(gpu.demand),
                     "min_max_ratio": gpu.min_max_ratio,
                 },

@@ -46,7 +46,8 @@ const Devices = (() => {
       const card = cards.get(facts.number);
       const memory = values.memory?.at(-1) ?? null;
       const share = seconds.get(facts.number) ?? values.share?.at(-1) ?? null;
-      card.title.textContent = `GPU ${facts.number} · ${facts.name} · ${facts.policy}${facts.failed ? " · failed" : facts.is_ready ? "" : " · not ready"}`;
+      const state = facts.failed ? " · failed" : facts.is_drained ? " · drained" : facts.is_ready ? "" : " · not ready";
+      card.title.textContent = `GPU ${facts.number} · ${facts.name} · ${facts.policy}${state}`;
       card.title.title = facts.failed ?? "";
       card.use(Say.share(share), share);
       card.demand(Say.share(facts.demand ?? null), facts.demand);
