@@ -115,6 +115,7 @@ class Daemon:
         self._begin_duties(manager, stack)
         on_ready.ready(sentence)
         self._succession.settle()
+        self._parts.trials.start()
         manager.tell(READY=1, STATUS=f"serves; {sentence}")
         if self._config.is_private:
             on_ready.when_gone(self.stop)

@@ -19,6 +19,7 @@ from backend_host.ipc import Server
 from backend_host.machines import Machines
 from backend_host.move.drains import Drains
 from backend_host.move.moves import Moves
+from backend_host.move.trial import Trials
 from backend_host.nvml.fatal import failure_of
 from backend_host.nvml.watch import NvmlWatch
 from backend_host.restart.old import OldPrograms
@@ -79,6 +80,8 @@ class Parts:
                 gpu.watched(self._watchdog_s(gpu), self.vgpus.time_out, self.vgpus.expel, self._gpu_failed)
             )
         self._watch_devices(stack)
+        self.trials = Trials([] if config.is_private else self.gpus)
+        stack.callback(self.trials.stop)
         adopts_all = config.adopt == "all" and not config.is_private
         self.domains = Domains(
             self.vgpus,

@@ -184,6 +184,10 @@ class GpuStatistics(DeviceStatistics):
     """Why it serves nobody any more; empty: it is in order."""
     is_drained: bool = False
     """No vGPU comes to it until an operator says otherwise."""
+    has_mover: bool | None = None
+    """Whether programs can leave it, and come to it, while they run; None: it is not known, or there is no other Gpu."""
+    why_no_mover: str = ""
+    """Why they cannot."""
     figures: Figures = UNKNOWN
     """What NVML says of it."""
     is_ready: bool = True

@@ -127,6 +127,12 @@ def _state(gpu: Message) -> str:
     return "ok" if gpu["is_ready"] else "no worker"
 
 
+def _moves(gpu: Message) -> str:
+    """Whether programs can leave it and come to it. A daemon of an earlier release tells nothing of that."""
+    has_mover = gpu.get("has_mover")
+    return _NOTHING if has_mover is None else "yes" if has_mover else "no"
+
+
 def _demand(entry: Message) -> str:
     """A daemon of an earlier release tells nothing of that."""
     demand = entry.get("demand")
@@ -216,6 +222,7 @@ GPUS = (
     Column("preempts", lambda gpu: "yes" if gpu["preempts"] else "no", is_word=True, is_long=True),
     Column("demand", _demand),
     Column("state", _state, is_word=True),
+    Column("moves", _moves, is_word=True, is_long=True),
     Column("last 60 s", lambda gpu: _recent(gpu, -1), is_long=True),
     Column("GPU time", lambda gpu: format_time(gpu["used_ns"]), is_long=True),
     Column("vGPUs", lambda gpu: ", ".join(gpu["vgpus"]) or "none", is_name=True),
@@ -223,8 +230,8 @@ GPUS = (
 
 
 def gpus(entries: Sequence[Message], *, is_long: bool = False) -> RenderableType:
-    """One row a Gpu; below them why no vGPU comes to some."""
-    reasons = list(out(entries))
+    """One row a Gpu; below them why no vGPU comes to some; in the long table, why programs of some cannot move."""
+    reasons = [*out(entries), *(unmoved(entries) if is_long else ())]
     return Group(table(GPUS, entries, is_long=is_long), *([Text(""), *reasons] if reasons else []))
 
 
@@ -237,6 +244,13 @@ def out(entries: Iterable[Message]) -> Iterator[Text]:
             yield folded(
                 f"GPU {gpu['number']} is drained: no vGPU comes to it until fairgv-host undrain {gpu['number']}"
             )
+
+
+def unmoved(entries: Iterable[Message]) -> Iterator[Text]:
+    """A line for each Gpu whose programs cannot move."""
+    for gpu in entries:
+        if gpu.get("why_no_mover"):
+            yield folded(f"GPU {gpu['number']}: programs cannot move to another Gpu: {gpu['why_no_mover']}")
 
 
 def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:

@@ -8,7 +8,7 @@ Wrong when: one program is to use several. A guest sees its own Gpu alone, as de
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from backend_host.budgets import Budgets
 from backend_host.config import Config
@@ -18,6 +18,7 @@ from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.device.demand import Monitor, total
 from backend_host.device.failure import Failure, Ward, trial_of
+from backend_host.device.mover import MoverKnown
 from backend_host.device.pager import Pager
 from backend_host.device.readings import VgpuReading
 from backend_host.devices import Device, kernel_wall
@@ -37,7 +38,7 @@ from backend_host.statistics import DeviceStatistics, GpuStatistics
 from backend_host.walls.cgroups import Cgroups, Groups
 from backend_host.walls.settings import WALLS
 from backend_host.watchdog import Late, Watchdog
-from backend_host.worker_start import worker_start
+from backend_host.worker_start import WorkerStart, worker_start
 from backend_host.workers import Workers, preemption_environment, slicing_settings
 from scheduler.placement import Candidate, Known, NoDeviceFitsError, Wish, choose
 from scheduler.registry import make_policy
@@ -65,6 +66,10 @@ class Gpu:
     ward: Ward
     walls: frozenset[str]
     """What each of its workers is behind."""
+    start: WorkerStart
+    """How its workers open the device."""
+    mover: MoverKnown = field(default_factory=MoverKnown)
+    """Whether programs can leave it and come to it."""
     retired_ns: int = 0
     """Charged to vGPUs that are gone."""
     retired_deaths: int = 0
@@ -204,6 +209,8 @@ class Gpu:
             figures=self.figures(),
             failed="" if self.failure is None else self.failure.reason,
             is_drained=self.is_drained,
+            has_mover=None if self.mover.why_not is None else not self.mover.why_not,
+            why_no_mover=self.mover.why_not or "",
             capacity_bytes=self.capacity.resident,
             allocatable_bytes=self.capacity.allocatable,
             min_max_ratio=min_max_ratio(map(self.keeper.received, vgpus)),
@@ -345,7 +352,9 @@ def serving(
         monitor.start()
         stack.callback(monitor.stop)
         gpu = Gpu(
-            *(number, device, page, keeper, workers, coscheduler, monitor, ward, walls), capacity=capacity, pager=pager
+            *(number, device, page, keeper, workers, coscheduler, monitor, ward, walls, start),
+            capacity=capacity,
+            pager=pager,
         )
         if left is None:
             store.put(gpu.item, gpu.record().written(), page.objects)

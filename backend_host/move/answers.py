@@ -1,31 +1,110 @@
-"""What a daemon answers to commands that move vGPUs."""
+"""What a daemon answers to commands that drain Gpus and move vGPUs. Times in ns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from backend_host.device.gpu import find
+from backend_host.device.gpu import Gpu, find
+from backend_host.errors import RefusedError
 from backend_host.ipc import Message, Session
-from backend_host.parts import Parts
+from backend_host.move.drains import Drains
+from backend_host.move.interface import UNDER_WAY, Move, Moves
+from backend_host.move.leaving import leaving
+from backend_host.move.plan import AUTO, Plan
+from backend_host.service.events import printable
+from backend_host.vgpu_table import VGpuTable
 
 
 class MoveAnswers:
-    """To those of one daemon. Thread-safe."""
+    """Of one daemon. Thread-safe."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, gpus: Sequence[Gpu], vgpus: VGpuTable, drains: Drains, moves: Moves) -> None:
+        self._gpus, self._vgpus, self._drains, self._moves = gpus, vgpus, drains, moves
 
     def operations(self) -> Mapping[str, Callable[[Session, Message], Message]]:
         """By the names of requests."""
-        return {"drain": self._drain, "undrain": self._undrain}
+        return {
+            "plan": self._plan,
+            "migrate": self._migrate,
+            "migration": self._migration,
+            "abort": self._abort,
+            "drain": self._drain,
+            "undrain": self._undrain,
+            "leaving": self._leaving,
+        }
+
+    def _plan(self, session: Session, request: Message) -> Message:
+        return {"plan": plan_told(self._moves.plan(*_said(request)))}
+
+    def _migrate(self, session: Session, request: Message) -> Message:
+        move = self._moves.start(*_said(request))
+        plan = move.plan
+        return {"text": f"{plan.name} moves from GPU {plan.origin} to GPU {plan.target}", "plan": plan_told(plan)}
+
+    def _migration(self, session: Session, request: Message) -> Message:
+        return {"migration": migration_told(self._move(str(request["name"])))}
+
+    def _abort(self, session: Session, request: Message) -> Message:
+        name = str(request["name"])
+        move = self._move(name)
+        if move.stage not in UNDER_WAY:
+            raise RefusedError(f"{name} is not on its way to another Gpu")
+        move.abort()
+        return {"text": f"{name} comes back to GPU {move.plan.origin}"}
+
+    def _move(self, name: str) -> Move:
+        move = self._moves.find(name)
+        if move is None:
+            raise RefusedError(f"no vGPU called {name} has moved")
+        return move
 
     def _drain(self, session: Session, request: Message) -> Message:
-        gpu = find(self._parts.gpus, str(request["gpu"]))
-        self._parts.drains.set(gpu, is_drained=True)
-        text = f"GPU {gpu.number} is drained: no vGPU comes to it until fairgv-host undrain {gpu.number}"
-        return {"text": text, "vgpus": sorted(self._parts.vgpus.names(gpu).values())}
+        gpu = find(self._gpus, str(request["gpu"]))
+        self._drains.set(gpu, is_drained=True)
+        return {
+            "text": f"GPU {gpu.number} is drained: no vGPU comes to it until fairgv-host undrain {gpu.number}",
+            "number": gpu.number,
+        }
 
     def _undrain(self, session: Session, request: Message) -> Message:
-        gpu = find(self._parts.gpus, str(request["gpu"]))
+        gpu = find(self._gpus, str(request["gpu"]))
         if not gpu.is_drained:
             return {"text": f"GPU {gpu.number} is not drained"}
-        self._parts.drains.set(gpu, is_drained=False)
+        self._drains.set(gpu, is_drained=False)
         return {"text": f"GPU {gpu.number} takes vGPUs again"}
+
+    def _leaving(self, session: Session, request: Message) -> Message:
+        found = leaving(find(self._gpus, str(request["gpu"])), self._gpus, self._vgpus, self._moves)
+        return {
+            "plans": [plan_told(plan) for plan in found.plans],
+            "stay": [{"name": name, "why": why} for name, why in found.stay.items()],
+        }
+
+
+def plan_told(plan: Plan) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "name": plan.name,
+        "from": plan.origin,
+        "to": plan.target,
+        "mover": plan.mover,
+        "nr_programs": plan.nr_programs,
+        "memory_bytes": plan.memory_bytes,
+        "duration_ns": round(plan.seconds * 1e9),
+        "pause_ns": round(plan.pause_s * 1e9),
+    }
+
+
+def migration_told(move: Move) -> dict[str, Any]:
+    """For programs. A reason may have words of a guest's in it."""
+    return {
+        "plan": plan_told(move.plan),
+        "stage": move.stage,
+        "moved_bytes": move.moved_bytes,
+        "pause_ns": None if move.pause_s is None else round(move.pause_s * 1e9),
+        "has_changed": move.has_changed,
+        "reason": printable(move.reason),
+    }
+
+
+def _said(request: Message) -> tuple[str, str, str]:
+    return str(request["name"]), str(request["to"]), str(request.get("mover") or AUTO)

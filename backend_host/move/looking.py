@@ -2,21 +2,70 @@
 
 from collections.abc import Sequence
 
+from backend_host.device.control import MAX_VGPUS
 from backend_host.device.gpu import Gpu, find
-from backend_host.errors import RefusedError
-from backend_host.move.plan import Plan
+from backend_host.device.readings import WorkerReading, WorkerState
+from backend_host.entitlement import WHOLE
+from backend_host.move.plan import AUTO, Plan, Side, Traveller, make_plan
+from backend_host.rehousing import why_out
+from backend_host.vgpu import VGpu
 from backend_host.vgpu_table import VGpuTable
+from scheduler.placement import Candidate, Wish
 
-_PAUSE_S = 1.0
-_GIB = 1 << 30
+_KNOWN_S = 30.0
+"""The daemon has just started: so long a trial of the mover is waited for."""
 
 
-def plan_now(vgpus: VGpuTable, gpus: Sequence[Gpu], name: str, to: str, mover: str = "auto") -> Plan:
+def plan_now(vgpus: VGpuTable, gpus: Sequence[Gpu], name: str, to: str, mover: str = AUTO) -> Plan:
     """How the vGPU of this name would move to the Gpu that is called so. RefusedError says why it cannot."""
     vgpu, target = vgpus.named(name), find(gpus, to)
-    if vgpu.gpu is target:
-        raise RefusedError(f"{name} cannot move to GPU {target.number}: it is there already")
-    clients = vgpu.clients()
-    linear = sum(each.linear_bytes for each in clients)
-    pause_s = _PAUSE_S + linear / _GIB * 0.04
-    return Plan(name, vgpu.gpu.number, target.number, "checkpoint", len(clients), linear, pause_s, pause_s)
+    others = vgpus.others(vgpu)
+    traveller = _traveller(vgpu)
+    if traveller.programs:
+        for gpu in (vgpu.gpu, target):
+            gpu.mover.wait(_KNOWN_S)
+    return make_plan(traveller, side(vgpu.gpu, others), side(target, others), mover)
+
+
+def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
+    """The Gpu with those of these vGPUs that are on it."""
+    there = [vgpu for vgpu in vgpus if vgpu.gpu is gpu]
+    capacity, device = gpu.capacity, gpu.device
+    allocatable = capacity.allocatable or device.memory_bytes
+    candidate = Candidate(
+        gpu.number,
+        gpu.demand(),
+        weight=sum(vgpu.entitlement.weight for vgpu in there),
+        memory_left=allocatable - sum(vgpu.entitlement.quota_bytes for vgpu in there),
+        request_left=WHOLE - sum(vgpu.entitlement.request for vgpu in there),
+        places_left=MAX_VGPUS - len(gpu.page.vgpus()),
+        out=why_out(gpu),
+    )
+    linear = sum(program.linear_bytes for vgpu in there for program in _programs(vgpu))
+    return Side(
+        candidate,
+        device.name,
+        device.capability,
+        device.memory_bytes,
+        gpu.keeper.policy_name,
+        gpu.keeper.takes_requests,
+        no_mover=gpu.mover.why_not,
+        failed="" if gpu.failure is None else gpu.failure.reason,
+        left_bytes=None if capacity.is_short else device.memory_bytes - _taken(gpu),
+        allocatable_left_bytes=capacity.allocatable - linear if capacity.allocatable else None,
+    )
+
+
+def _traveller(vgpu: VGpu) -> Traveller:
+    wish = Wish(vgpu.entitlement.quota_bytes, vgpu.entitlement.request)
+    return Traveller(vgpu.name, wish, _programs(vgpu))
+
+
+def _taken(gpu: Gpu) -> int:
+    return sum(account.memory_bytes for account in gpu.page.vgpus())
+
+
+def _programs(vgpu: VGpu) -> list[WorkerReading]:
+    """That it serves now."""
+    readings = (vgpu.gpu.page.worker(worker.slot) for worker in vgpu.caretaker.workers() if not worker.is_counted)
+    return [each for each in readings if each is not None and each.state is WorkerState.SERVING]

@@ -1,11 +1,39 @@
-"""What a move will take, before it begins."""
+"""Whether a vGPU can move to another Gpu, and what that takes: a plan, or all that is in the way. Pure: facts are handed in.
 
+The vGPU is to be on the target with its quota and its request, as a new one would be (scheduler/placement.py), and what its programs take now
+has to fit. Both devices must be of one kind: code, addresses and what programs were told of their device stay.
+
+Wrong when: a process that is none of ours takes the target's memory between the plan and the move. And its times are of one kind of host.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from backend_host.device.control import MAX_VGPUS
+from backend_host.device.readings import Keeps, WorkerReading
+from backend_host.errors import RefusedError
+from backend_host.lacking import refusal_text
+from backend_host.service.events import printable
+from backend_host.sizes import format_size
+from scheduler.placement import Candidate, Wish, fits
+
+CHECKPOINT = "checkpoint"
+AUTO = "auto"
+"""The best that there is."""
+MOVERS = (AUTO, CHECKPOINT)
+
+PAUSE_S = 1.0
+PAUSE_S_PER_GIB = 0.04
+AHEAD_S_PER_GIB = 0.2
+"""Contexts are checkpointed and restored, of all processes at once; linear memory is copied out and in; before that, while programs run on, the
+host's memory is made ready for it. From docs/lab/memory.md."""
+_GIB = 1 << 30
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Of the vGPU with this name, from one Gpu to another, by their numbers. `memory_bytes`: linear memory of its programs."""
+    """How a vGPU would move, from one Gpu to another, by their numbers. `memory_bytes`: its programs' linear memory. `pause_s`, of `seconds`:
+    they stand still."""
 
     name: str
     origin: int
@@ -15,3 +43,118 @@ class Plan:
     memory_bytes: int
     seconds: float
     pause_s: float
+
+
+class NoPlanError(RefusedError):
+    """A vGPU cannot move there. `reasons`: all that is in the way."""
+
+    def __init__(self, name: str, target: int, reasons: Sequence[str]) -> None:
+        super().__init__(f"{name} cannot move to GPU {target}: {'; '.join(reasons)}")
+        self.reasons = tuple(reasons)
+
+
+@dataclass(frozen=True)
+class Traveller:
+    """A vGPU as it is now, with its programs."""
+
+    name: str
+    wish: Wish
+    """What it is entitled to, as far as others on a Gpu have less."""
+    programs: Sequence[WorkerReading] = ()
+
+    @property
+    def memory_bytes(self) -> int:
+        """What its programs take of their device, contexts included."""
+        return sum(each.memory_bytes for each in self.programs)
+
+    @property
+    def linear_bytes(self) -> int:
+        """What they allocated of that, and can leave the device by itself."""
+        return sum(each.linear_bytes for each in self.programs)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One Gpu as it is now, without the vGPU if it is the target."""
+
+    candidate: Candidate
+    """For placement."""
+    name: str
+    capability: str
+    memory_bytes: int
+    policy: str
+    takes_requests: bool
+    failed: str = ""
+    """Why it serves nobody any more."""
+    no_mover: str | None = ""
+    """Why no program's contexts can leave it or come there; "": they can, None: nobody knows yet."""
+    left_bytes: int | None = None
+    """Of the device's memory, by what vGPUs take there; None: what has no room waits in the host's."""
+    allocatable_left_bytes: int | None = None
+    """Of what programs may allocate there; None: that is not bounded."""
+
+    @property
+    def number(self) -> int:
+        """Of the Gpu."""
+        return self.candidate.number
+
+    @property
+    def chip(self) -> str:
+        """What devices have in common between which programs can move."""
+        return f"{self.name}, compute capability {self.capability}, {format_size(self.memory_bytes)}"
+
+    def is_like(self, other: "Side") -> bool:
+        """Whether programs can move between them."""
+        return (self.name, self.capability, self.memory_bytes) == (other.name, other.capability, other.memory_bytes)
+
+
+def make_plan(traveller: Traveller, origin: Side, target: Side, mover: str = AUTO) -> Plan:
+    """Raises NoPlanError, and RefusedError for a mover that is not known."""
+    if mover not in MOVERS:
+        raise RefusedError(f"no mover is called {mover!r}; there are {', '.join(MOVERS)}")
+    if origin.number == target.number:
+        raise NoPlanError(traveller.name, target.number, ["it is there already"])
+    if reasons := [*_of_place(traveller, origin, target), *_of_programs(traveller, origin, target)]:
+        raise NoPlanError(traveller.name, target.number, reasons)
+    gib = traveller.linear_bytes / _GIB
+    pause_s = PAUSE_S + PAUSE_S_PER_GIB * gib if traveller.programs else 0.0
+    return Plan(
+        traveller.name,
+        origin.number,
+        target.number,
+        CHECKPOINT,
+        len(traveller.programs),
+        traveller.linear_bytes,
+        seconds=pause_s + AHEAD_S_PER_GIB * gib,
+        pause_s=pause_s,
+    )
+
+
+def _of_place(traveller: Traveller, origin: Side, target: Side) -> Iterator[str]:
+    number, wish = target.number, traveller.wish
+    if origin.failed:
+        yield f"GPU {origin.number} has failed, and gives nothing back: {origin.failed}"
+    if (refusal := fits(target.candidate, wish)) is not None:
+        yield refusal_text({number: refusal}, MAX_VGPUS)
+    if not target.is_like(origin):
+        yield f"GPU {number} is another chip ({target.chip}) than GPU {origin.number} ({origin.chip})"
+    if wish.request and not target.takes_requests:
+        yield f"the policy {target.policy} of GPU {number} knows no requests, and {traveller.name} has one of {wish.request:g} %"
+    if target.left_bytes is not None and traveller.memory_bytes > max(0, target.left_bytes):
+        left, taken = format_size(max(0, target.left_bytes)), format_size(traveller.memory_bytes)
+        yield f"GPU {number} has {left} of memory left, where the programs of {traveller.name} take {taken}"
+    bound = target.allocatable_left_bytes
+    if bound is not None and traveller.linear_bytes > max(0, bound):
+        left, taken = format_size(max(0, bound)), format_size(traveller.linear_bytes)
+        yield f"GPU {number} has {left} left that programs may allocate, where those of {traveller.name} have {taken}"
+
+
+def _of_programs(traveller: Traveller, origin: Side, target: Side) -> Iterator[str]:
+    for side in (origin, target) if traveller.programs else ():
+        if side.no_mover is None:
+            yield f"whether programs can move is still being tried on GPU {side.number}: ask again in a minute"
+        elif side.no_mover:
+            yield f"programs of GPU {side.number} cannot move: {side.no_mover}"
+    for each in traveller.programs:
+        if each.keeps is Keeps.SHARED:
+            yield f"{printable(each.program)} (worker {each.pid}) shares memory with other programs"

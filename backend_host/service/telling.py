@@ -11,7 +11,21 @@ from backend_host.service.events import Events, printable
 from backend_host.service.roles import Roles
 from backend_host.vgpu import VGpu
 
-CHANGES = {"attach", "detach", "set", "unban", "suspend", "resume", "drain", "undrain", "reload", "restart", "stop"}
+CHANGES = {
+    "attach",
+    "detach",
+    "set",
+    "unban",
+    "suspend",
+    "resume",
+    "migrate",
+    "abort",
+    "drain",
+    "undrain",
+    "reload",
+    "restart",
+    "stop",
+}
 _REFUSED = {*CHANGES, "open"}
 _MAX_NAME = 64
 

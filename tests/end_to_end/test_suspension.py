@@ -37,10 +37,10 @@ class Program:
 
     all: ClassVar[list["Program"]] = []
 
-    def __init__(self, host: Host, name: str) -> None:
+    def __init__(self, host: Host, name: str, *options: str) -> None:
         self._host, self._name = host, name
         self.all.append(self)
-        self.child = host.start("pauses", options=("--vgpu", name), stdin=subprocess.PIPE)
+        self.child = host.start("pauses", options=("--vgpu", name, *options), stdin=subprocess.PIPE)
         assert self.child.stdout is not None
         assert self.child.stdout.readline() == "ready\n"
 

@@ -1,0 +1,44 @@
+"""A host with three Gpus whose moves are taken step by step, and a connection to it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend_host.device.gpu import Gpu
+from backend_host.entitlement import PLAIN, Entitlement
+from backend_host.ipc import Message, Session
+from backend_host.move.answers import MoveAnswers
+from backend_host.move.drains import Drains
+from backend_host.vgpu import VGpu
+from backend_host.vgpus import VGpuRegistry
+from tests.backend_host.move.played import PlayedMoves
+from tests.backend_host.test_gpu import ME, REGION_BYTES, TABLE_HASH, devices, gpus
+
+__all__ = ["devices", "gpus"]  # fixtures
+
+
+class MovingHost:
+    """It answers as a daemon does, to who asks it as one."""
+
+    def __init__(self, gpus: list[Gpu], folder: Path) -> None:
+        self.gpus = gpus
+        self.vgpus = VGpuRegistry(gpus, TABLE_HASH)
+        self.moves = PlayedMoves(gpus, self.vgpus)
+        self._answers = MoveAnswers(gpus, self.vgpus, Drains(folder, gpus), self.moves).operations()
+        self.asked: list[str] = []
+
+    def opened(self, name: str, entitlement: Entitlement = PLAIN) -> VGpu:
+        return self.vgpus.open_session(name, entitlement, REGION_BYTES, ME)
+
+    def ask(self, operation: str, **arguments: Any) -> Message:
+        self.asked.append(operation)
+        return self._answers[operation](Session(0), {"op": operation, **arguments})
+
+
+@pytest.fixture
+def host(gpus: list[Gpu], tmp_path: Path) -> Iterator[MovingHost]:
+    host = MovingHost(gpus, tmp_path)
+    yield host
+    host.vgpus.remove_all()
