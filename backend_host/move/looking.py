@@ -28,8 +28,9 @@ def plan_now(vgpus: VGpuTable, gpus: Sequence[Gpu], name: str, to: str, mover: s
 
 
 def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
-    """The Gpu with those of these vGPUs that are on it."""
-    there = [vgpu for vgpu in vgpus if vgpu.gpu is gpu]
+    """The Gpu with those of these vGPUs that are on it, or on their way there."""
+    coming = [vgpu for vgpu in vgpus if vgpu.coming is not None and vgpu.coming.gpu is gpu]
+    there = [vgpu for vgpu in vgpus if vgpu.gpu is gpu] + coming
     capacity, device = gpu.capacity, gpu.device
     allocatable = capacity.allocatable or device.memory_bytes
     candidate = Candidate(
@@ -51,7 +52,7 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
         gpu.keeper.takes_requests,
         no_mover=gpu.mover.why_not,
         failed="" if gpu.failure is None else gpu.failure.reason,
-        left_bytes=None if capacity.is_short else device.memory_bytes - _taken(gpu),
+        left_bytes=None if capacity.is_short else device.memory_bytes - _taken(gpu, coming),
         allocatable_left_bytes=capacity.allocatable - linear if capacity.allocatable else None,
     )
 
@@ -61,11 +62,14 @@ def _traveller(vgpu: VGpu) -> Traveller:
     return Traveller(vgpu.name, wish, _programs(vgpu))
 
 
-def _taken(gpu: Gpu) -> int:
-    return sum(account.memory_bytes for account in gpu.page.vgpus())
+def _taken(gpu: Gpu, coming: Sequence[VGpu]) -> int:
+    """Of the device's memory, by all that are there, and by those that are to come."""
+    return sum(account.memory_bytes for account in gpu.page.vgpus()) + sum(
+        program.memory_bytes for vgpu in coming for program in _programs(vgpu)
+    )
 
 
 def _programs(vgpu: VGpu) -> list[WorkerReading]:
     """That it serves now."""
-    readings = (vgpu.gpu.page.worker(worker.slot) for worker in vgpu.caretaker.workers() if not worker.is_counted)
+    readings = (worker.reading() for worker in vgpu.caretaker.workers() if not worker.is_counted)
     return [each for each in readings if each is not None and each.state is WorkerState.SERVING]

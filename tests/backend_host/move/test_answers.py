@@ -69,6 +69,16 @@ def test_why_there_is_no_plan(host: MovingHost) -> None:
     )
 
 
+def test_who_is_on_its_way_there_counts(host: MovingHost) -> None:
+    for name, gpu in (("web", "0"), ("db", "2")):
+        host.opened(name, Entitlement(gpu=gpu, request=40.0, quota_bytes=host.gpus[0].device.memory_bytes // 2 + GIB))
+    web = host.vgpus.named("web")
+    host.vgpus.reserve(web, host.gpus[1])
+    assert "GPU 1 has 1 GiB left for memory quotas" in refused(host, "plan", name="db", to="1")
+    host.vgpus.give_up(web)
+    assert host.ask("plan", name="db", to="1")["plan"]["to"] == 1
+
+
 def test_the_vgpu_itself_keeps_nothing_from_it(host: MovingHost) -> None:
     """What it has where it is it does not have on the target, yet."""
     host.opened("web", Entitlement(request=90.0, quota_bytes=host.gpus[0].device.memory_bytes))
