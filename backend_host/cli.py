@@ -23,7 +23,7 @@ from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.launching import start_in_background, wait_for_end, wait_for_next
-from backend_host.service import draining, migrating, suspending
+from backend_host.service import balancing, draining, migrating, suspending
 from backend_host.service.commands import add_commands
 from backend_host.sizes import size_argument
 from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
@@ -169,9 +169,8 @@ def make_parser() -> argparse.ArgumentParser:
     unban.add_argument("name", metavar="NAME", help="a user, a domain or another virtual machine, or a vGPU of either")
     unban.set_defaults(run=_unban)
 
-    suspending.add_commands(commands, _connect)
-    migrating.add_commands(commands, _connect)
-    draining.add_commands(commands, _connect)
+    for those in (suspending, migrating, draining, balancing):
+        those.add_commands(commands, _connect)
 
     detach = commands.add_parser("detach", help="take the vGPU away again")
     detach.add_argument("domain", metavar="DOMAIN", help="or the name of a vGPU that was attached with --shm")

@@ -28,6 +28,7 @@ from backend_host.walls.settings import KEYS as WALL_KEYS
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
 from backend_host.walls.settings import WallSettings
 from backend_host.web.address import read_web_address
+from scheduler.balance import MODES as BALANCING
 from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
@@ -101,6 +102,9 @@ class Config:
     paging_cost: float = 5.0
     """How much of the time moving memory may take, in percent: the less, the longer turns are while programs wait for their memory, up to
     5 s."""
+    balance: str = "off"
+    """Whether vGPUs move between Gpus by what they want: off, balance (they leave those of which more is wanted than there is), compact (the
+    same, and those that are used little are emptied); docs/devices.md."""
     watchdog_s: int = BY_DEVICE
     """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never; -1: 10 s on a
     device that cannot preempt, where others get nothing meanwhile, 300 s on one that can."""
@@ -244,6 +248,7 @@ RULES: Mapping[str, Rule] = {
     "oversubscribe": _from_to(1, 64),
     "swap_bytes": _from_to(0, MOST_DEVICE_BYTES, "from 0, for a quarter of the host's, to 1024T"),
     "paging_cost": _from_to(1, 50),
+    "balance": _one_of(BALANCING),
     "watchdog_s": _from_to(BY_DEVICE, _MOST, f"from 0, for never, to {_MOST}, or {BY_DEVICE} for the device's own"),
     "coscheduling": _one_of(COSCHEDULING),
     "shm_files": Rule(

@@ -17,6 +17,7 @@ from backend_host.glance import Glance
 from backend_host.guest_teller import GuestTeller
 from backend_host.ipc import Server
 from backend_host.machines import Machines
+from backend_host.move.balancing import Balancing
 from backend_host.move.drains import Drains
 from backend_host.move.moves import Moves
 from backend_host.move.trial import Trials
@@ -80,6 +81,9 @@ class Parts:
                 gpu.watched(self._watchdog_s(gpu), self.vgpus.time_out, self.vgpus.expel, self._gpu_failed)
             )
         self._watch_devices(stack)
+        self.balancing = Balancing(self.gpus, self.vgpus, self.moves, config.balance)
+        stack.callback(self.balancing.stop)
+        self.balancing.start()
         self.trials = Trials([] if config.is_private else self.gpus)
         stack.callback(self.trials.stop)
         adopts_all = config.adopt == "all" and not config.is_private
@@ -126,6 +130,8 @@ class Parts:
         if config.vgpu != self.config.vgpu:
             self.domains.follow(config.vgpu)
             self.machines.follow(config.vgpu)
+        if config.balance != self.config.balance:
+            self.balancing.set_mode(config.balance)
         self.config = config
         self.vgpus.set_limits(config.limits)
 

@@ -93,6 +93,11 @@ class Gpu:
         return self.ward.failure
 
     @property
+    def has_roots(self) -> bool:
+        """Its workers have a root folder of their own."""
+        return "mount" in self.walls
+
+    @property
     def item(self) -> str:
         """What the store calls it."""
         return f"gpu/{self.number}"

@@ -6,6 +6,7 @@ from typing import Any
 from backend_host.device.gpu import Gpu, find
 from backend_host.errors import RefusedError
 from backend_host.ipc import Message, Session
+from backend_host.move.balancing import Balancing
 from backend_host.move.drains import Drains
 from backend_host.move.interface import UNDER_WAY, Move, Moves
 from backend_host.move.leaving import leaving
@@ -17,8 +18,11 @@ from backend_host.vgpu_table import VGpuTable
 class MoveAnswers:
     """Of one daemon. Thread-safe."""
 
-    def __init__(self, gpus: Sequence[Gpu], vgpus: VGpuTable, drains: Drains, moves: Moves) -> None:
+    def __init__(
+        self, gpus: Sequence[Gpu], vgpus: VGpuTable, drains: Drains, moves: Moves, balancing: Balancing
+    ) -> None:
         self._gpus, self._vgpus, self._drains, self._moves = gpus, vgpus, drains, moves
+        self._balancing = balancing
 
     def operations(self) -> Mapping[str, Callable[[Session, Message], Message]]:
         """By the names of requests."""
@@ -30,7 +34,16 @@ class MoveAnswers:
             "drain": self._drain,
             "undrain": self._undrain,
             "leaving": self._leaving,
+            "balance": self._balance,
+            "balancing": self._tell_balancing,
         }
+
+    def _balance(self, session: Session, request: Message) -> Message:
+        self._balancing.set_mode(str(request["mode"]))
+        return {"text": f"Gpus are balanced so: {self._balancing.mode}", "mode": self._balancing.mode}
+
+    def _tell_balancing(self, session: Session, request: Message) -> Message:
+        return {"mode": self._balancing.mode}
 
     def _plan(self, session: Session, request: Message) -> Message:
         return {"plan": plan_told(self._moves.plan(*_said(request)))}

@@ -42,7 +42,7 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
         places_left=MAX_VGPUS - len(gpu.page.vgpus()),
         out=why_out(gpu),
     )
-    linear = sum(program.linear_bytes for vgpu in there for program in _programs(vgpu))
+    linear = sum(program.linear_bytes for vgpu in there for program in programs_of(vgpu))
     return Side(
         candidate,
         device.name,
@@ -59,17 +59,17 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
 
 def _traveller(vgpu: VGpu) -> Traveller:
     wish = Wish(vgpu.entitlement.quota_bytes, vgpu.entitlement.request)
-    return Traveller(vgpu.name, wish, _programs(vgpu))
+    return Traveller(vgpu.name, wish, programs_of(vgpu))
 
 
 def _taken(gpu: Gpu, coming: Sequence[VGpu]) -> int:
     """Of the device's memory, by all that are there, and by those that are to come."""
     return sum(account.memory_bytes for account in gpu.page.vgpus()) + sum(
-        program.memory_bytes for vgpu in coming for program in _programs(vgpu)
+        program.memory_bytes for vgpu in coming for program in programs_of(vgpu)
     )
 
 
-def _programs(vgpu: VGpu) -> list[WorkerReading]:
+def programs_of(vgpu: VGpu) -> list[WorkerReading]:
     """That it serves now."""
     readings = (worker.reading() for worker in vgpu.caretaker.workers() if not worker.is_counted)
     return [each for each in readings if each is not None and each.state is WorkerState.SERVING]

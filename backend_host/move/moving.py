@@ -26,7 +26,7 @@ from backend_host.device.readings import Keeps, Motion, Stage, WorkerReading, Wo
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.move.checkpointing import Checkpointer
 from backend_host.move.plan import Plan
-from backend_host.move.root import finish_root, prepare_root
+from backend_host.move.root import lend, take_back
 from backend_host.relocation import Relocating
 from backend_host.service.journal import about
 from backend_host.vgpu import Place, VGpu
@@ -183,12 +183,10 @@ class Move:
         return slots
 
     def _make_room(self, workers: Sequence[WorkerProcess]) -> int:
-        """Lets the workers have so much of the host's memory that all of theirs fits; how much more than without a region, here and where they
-        go. Raises OSError."""
-        linear = (
-            0 if self._origin.gpu.capacity.is_short else sum(each.linear_bytes for _, each in self._readings(workers))
-        )
-        more_bytes = self.vgpu.region.region_bytes + linear
+        """Lets the workers have so much of the host's memory that all that they take of the device fits, contexts included, as the driver moves
+        what does not leave by itself. How much more than without a region, here and where they go. Raises OSError."""
+        taken = sum(each.memory_bytes for _, each in self._readings(workers))
+        more_bytes = self.vgpu.region.region_bytes + taken
         self._origin.gpu.workers.allow_memory(self._origin.index, more_bytes)
         return more_bytes
 
@@ -223,12 +221,18 @@ class Move:
         living = {worker.process.pid: worker for worker, _ in self._readings(workers)}
         if not living:
             return
-        device = self._target.device
-        with contextlib.ExitStack() as finish:
-            for pid in living:
-                prepare_root(pid, device)
-                finish.callback(finish_root, pid, device)
-            outcome = changer.change(list(living), self._origin.gpu.device.uuid, device.uuid)
+        before, after = self._origin.gpu.device, self._target.device
+        left = after  # as long as they are where they were
+        try:
+            if self._target.has_roots:
+                for worker in living.values():
+                    lend(worker.process, after)
+            outcome = changer.change(list(living), before.uuid, after.uuid)
+            left = before if outcome.has_changed else after
+        finally:
+            if self._target.has_roots:
+                for worker in living.values():
+                    take_back(worker.process, left)
         took = ", ".join(f"{step} {ms:.1f} ms" for step, ms in outcome.ms.items())
         log.info("%s: %s", self.vgpu.name, took, extra=about(self.vgpu.name))
         for pid, why in outcome.stuck.items():

@@ -1,14 +1,35 @@
-"""What a worker's root has to have before its process is put on another device.
+"""What a worker's root has to have before its process is put on another device: NVIDIA's driver opens that device's node, and a worker has none
+but that of its own.
 
-softgpu's is one file for each device, and a worker's root has all of them.
+softgpu's devices are files, and a worker's root has all of them.
 """
 
+import os
+
 from backend_host.devices import Device
+from backend_host.errors import FairGVError
+from backend_host.walls.root import nvidia_node
+from backend_host.walls.start import Child
+from backend_host.worker._worker import lib
 
 
-def prepare_root(worker_pid: int, device: Device) -> None:
-    """Lets the worker reach this device. Raises OSError."""
+class LendingError(FairGVError):
+    """The device's node cannot be given to a worker; the text says which, and why."""
 
 
-def finish_root(worker_pid: int, device: Device) -> None:
-    """The counterpart, when it is on this device, or stays where it was: it reaches no other."""
+def lend(worker: Child, device: Device) -> None:
+    """Lets the worker reach this device. Raises LendingError."""
+    node = _node(device)
+    if node is not None and (error := lib.fgw_walls_lend(worker.pidfd, node.encode())):
+        raise LendingError(f"worker {worker.pid} cannot be given {node}: {os.strerror(error)}")
+
+
+def take_back(worker: Child, device: Device) -> None:
+    """The counterpart: it reaches this device no more. Nothing when it has ended."""
+    node = _node(device)
+    if node is not None:
+        lib.fgw_walls_take_back(worker.pidfd, node.encode())
+
+
+def _node(device: Device) -> str | None:
+    return nvidia_node(device.pci_bus_id) if device.kind == "cuda" else None

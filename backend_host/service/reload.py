@@ -13,7 +13,7 @@ from backend_host.config import Config, read_again
 from backend_host.errors import RefusedError
 from backend_host.service.kept import FOLDER, KeptVGpu, KeptVGpus, read_kept
 
-LIVE = {"vgpu", "limits", "users", "region_bytes", "run_region_bytes"}
+LIVE = {"balance", "vgpu", "limits", "users", "region_bytes", "run_region_bytes"}
 _FOR_LIFE = {"users.group", "users.admin_group"}
 _OF_THE_COMMAND = {"state_dir", "is_private", "goes_around", "file", "given"}
 

@@ -22,6 +22,7 @@ CHANGES = {
     "abort",
     "drain",
     "undrain",
+    "balance",
     "reload",
     "restart",
     "stop",

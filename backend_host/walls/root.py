@@ -170,11 +170,18 @@ def _add_nvidia(root: Root, pci_bus_id: str) -> None:
     root.add(lib.FGW_WALLS_PROCESSES, "/proc", None)
     root.read(*_NVIDIA_FILES)
     root.add(lib.FGW_WALLS_MEMORY, "/sys/fs/cgroup", _NOTHING)
-    nodes = [str(node) for node in Path("/dev").glob("nvidia[0-9]*")]
-    minor = _minor(pci_bus_id)
-    own = [node for node in nodes if node == f"/dev/nvidia{minor}"]
-    root.devices(itertools.chain(_NVIDIA_DEVICES, own or nodes))
+    own = nvidia_node(pci_bus_id)
+    root.devices(
+        itertools.chain(_NVIDIA_DEVICES, map(str, Path("/dev").glob("nvidia[0-9]*")) if own is None else (own,))
+    )
     root.devices(str(node) for node in Path("/dev/nvidia-caps").glob("*"))
+
+
+def nvidia_node(pci_bus_id: str) -> str | None:
+    """The node of the device with this address; None where the driver does not tell, or it is not there."""
+    minor = _minor(pci_bus_id)
+    node = f"/dev/nvidia{minor}"
+    return node if minor is not None and Path(node).exists() else None
 
 
 def _minor(pci_bus_id: str) -> str | None:

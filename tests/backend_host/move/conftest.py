@@ -10,6 +10,7 @@ from backend_host.device.gpu import Gpu
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.ipc import Message, Session
 from backend_host.move.answers import MoveAnswers
+from backend_host.move.balancing import Balancing
 from backend_host.move.drains import Drains
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
@@ -26,7 +27,9 @@ class MovingHost:
         self.gpus = gpus
         self.vgpus = VGpuRegistry(gpus, TABLE_HASH)
         self.moves = PlayedMoves(gpus, self.vgpus)
-        self._answers = MoveAnswers(gpus, self.vgpus, Drains(folder, gpus), self.moves).operations()
+        self.balancing = Balancing(gpus, self.vgpus, self.moves)
+        answers = MoveAnswers(gpus, self.vgpus, Drains(folder, gpus), self.moves, self.balancing)
+        self._answers = answers.operations()
         self.asked: list[str] = []
 
     def opened(self, name: str, entitlement: Entitlement = PLAIN) -> VGpu:
