@@ -5,42 +5,66 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from sys import executable
 from typing import Any, ClassVar
 
 import pytest
 
 from backend_host.cli import host_command
+from backend_host.errors import RefusedError
+from backend_host.ipc import Connection
 from backend_host.launching import wait_for_end
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
 
 NR_MOVES = 4
 KEPT, PAUSES = "kept_addresses", "pauses"
+STAGES = ("", "preparing", "leaving", "changing", "returning", "done", "aborted", "failed")
 
 
-@pytest.fixture
-def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+@pytest.fixture(scope="module")
+def two_devices() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+        yield
 
 
-@pytest.fixture
-def host(two_devices: None, tmp_path: Path) -> Iterator[Host]:
-    """On which moves have been tried, as a daemon does at its start."""
-    host = start_host(tmp_path)
-    wait_until(lambda: has_mover(host), "moves were tried")
+@pytest.fixture(scope="module")
+def host(two_devices: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    host = start_host(tmp_path_factory.mktemp("moves"))
     yield host
     stop_host(host)
 
 
+@pytest.fixture
+def own_host(two_devices: None, tmp_path: Path) -> Iterator[Host]:
+    """For a test that ends its daemon."""
+    host = start_host(tmp_path)
+    yield host
+    end_programs()
+    stop_host(host)
+
+
 @pytest.fixture(autouse=True)
-def programs() -> Iterator[list["Program"]]:
-    """None outlives its test."""
-    started: list[Program] = []
-    Program.all = started
-    yield started
-    for program in started:
-        with program.child as child:
+def ended() -> Iterator[None]:
+    yield
+    end_programs()
+
+
+def end_programs() -> None:
+    """None outlives its test, and nothing is left of what they had."""
+    hosts = {program.host.state_dir: program.host for program in Program.all}
+    while Program.all:
+        with Program.all.pop().child as child:
             child.kill()
+    for host in hosts.values():
+        wait_until(partial(has_no_vgpu, host), "their vGPUs are gone")
+        assert [(gpu["vgpus"], gpu["used_bytes"]) for gpu in devices(host)] == [([], 0), ([], 0)]
+
+
+def has_no_vgpu(host: Host) -> bool:
+    return not host.status()["vgpus"]
 
 
 class Program:
@@ -49,8 +73,9 @@ class Program:
     all: ClassVar[list["Program"]] = []
 
     def __init__(self, host: Host, vgpu: str, name: str = PAUSES) -> None:
+        self.host = host
         self.all.append(self)
-        self.child = host.start(name, options=("--vgpu", vgpu, "--gpu", "0"), stdin=subprocess.PIPE)
+        self.child = host.start(name, options=("--vgpu", vgpu), stdin=subprocess.PIPE)
         assert self._line() == "ready\n"
 
     def _line(self) -> str:
@@ -70,17 +95,14 @@ class Program:
         return output.splitlines()
 
 
-def has_mover(host: Host) -> bool:
-    """Of each Gpu it is known."""
-    return all(gpu["mover"] is not None for gpu in devices(host))
-
-
 def devices(host: Host) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(host_command(host.state_dir, "devices", "--json").stdout)
     return found
 
 
-def migrate(host: Host, vgpu: str, to: int) -> dict[str, Any]:
+def migrate(host: Host, vgpu: str, to: int | None = None) -> dict[str, Any]:
+    """To the other Gpu, where nothing is said."""
+    to = other(host, vgpu) if to is None else to
     answer = host_command(host.state_dir, "migrate", vgpu, "--to", str(to), "--json")
     assert answer.stdout, answer.stderr
     told: dict[str, Any] = json.loads(answer.stdout)
@@ -91,6 +113,16 @@ def migrate(host: Host, vgpu: str, to: int) -> dict[str, Any]:
 def vgpu(host: Host, name: str) -> dict[str, Any]:
     [found] = [each for each in host.status()["vgpus"] if each["name"] == name]
     return dict(found)
+
+
+def number(host: Host, name: str) -> int:
+    """Of the Gpu that it is on."""
+    return int(vgpu(host, name)["gpu_number"])
+
+
+def other(host: Host, name: str) -> int:
+    """The number of the Gpu that it is not on."""
+    return 1 - number(host, name)
 
 
 def test_a_program_that_keeps_addresses_of_every_kind_notices_nothing(host: Host) -> None:
@@ -104,10 +136,9 @@ def test_a_program_that_keeps_addresses_of_every_kind_notices_nothing(host: Host
         check=True,
     ).stdout.splitlines(keepends=True)
     assert program.computes() == native[1]
-    for number in range(NR_MOVES):
-        told = migrate(host, "web", (number + 1) % 2)
-        assert told["pause_ns"] > 0
-        assert program.computes() == native[2 + number]
+    for nth in range(NR_MOVES):
+        assert migrate(host, "web")["pause_ns"] > 0
+        assert program.computes() == native[2 + nth]
     assert program.ends() == ["launches: 1", "PASS"]
 
 
@@ -115,16 +146,16 @@ def test_its_account_its_memory_and_its_place_go_along(host: Host) -> None:
     program = Program(host, "web")
     program.computes()
     before = vgpu(host, "web")
-    migrate(host, "web", 1)
+    migrate(host, "web")
     after = vgpu(host, "web")
-    assert (before["gpu_number"], after["gpu_number"]) == (0, 1)
+    assert before["gpu_number"] + after["gpu_number"] == 1
     assert after["used_ns"] >= before["used_ns"] > 0
     assert after["memory_bytes"] == before["memory_bytes"]
     assert after["totals"]["nr_launches"] == before["totals"]["nr_launches"]
     program.computes()
     assert vgpu(host, "web")["used_ns"] > after["used_ns"]
-    assert [gpu["vgpus"] for gpu in devices(host)] == [[], ["web"]]
-    assert devices(host)[0]["used_bytes"] == 0
+    assert devices(host)[after["gpu_number"]]["vgpus"] == ["web"]
+    assert devices(host)[before["gpu_number"]]["used_bytes"] == 0
     program.ends()
 
 
@@ -132,7 +163,7 @@ def test_the_guests_device_stays_what_it_was(host: Host) -> None:
     """Also for programs that begin there."""
     waits = Program(host, "web")
     before = host.guest("device_query", options=("--vgpu", "web"))
-    migrate(host, "web", 1)
+    migrate(host, "web")
     after = host.guest("device_query", options=("--vgpu", "web"))
     assert (before.returncode, before.stdout) == (after.returncode, after.stdout)
     assert {client["program"] for client in vgpu(host, "web")["clients"]} == {PAUSES}
@@ -143,54 +174,53 @@ def test_all_programs_of_a_vgpu_go_together(host: Host) -> None:
     programs = [Program(host, "web", name) for name in (PAUSES, KEPT, PAUSES)]
     for each in programs:
         each.computes()
-    told = migrate(host, "web", 1)
-    assert told["plan"]["nr_programs"] == 3
+    assert migrate(host, "web")["plan"]["nr_programs"] == 3
     for each in programs:
         each.computes()
         assert each.ends()[-1] == "PASS"
 
 
-def test_a_neighbour_on_either_gpu_runs_on(host: Host) -> None:
-    neighbours = [Program(host, "old", KEPT)]
-    neighbours[0].computes()
-    migrate(host, "old", 1)
-    neighbours.append(Program(host, "stays", KEPT))
-    moves = Program(host, "web")
-    for to in (1, 0):
-        for each in (*neighbours, moves):
+def test_neighbours_on_both_gpus_run_on(host: Host) -> None:
+    everybody = [Program(host, name, KEPT) for name in ("moves", "one", "other")]
+    if number(host, "one") == number(host, "other"):
+        migrate(host, "other")
+    for _ in range(2):
+        for each in everybody:
             each.computes()
-        migrate(host, "web", to)
-    for each in (*neighbours, moves):
+        migrate(host, "moves")
+    for each in everybody:
         each.computes()
         assert each.ends()[-1] == "PASS"
 
 
 def test_work_that_does_not_end_keeps_it_where_it_is(host: Host) -> None:
-    child = host.start("spin", "60000", options=("--vgpu", "web", "--gpu", "0"))
+    child = host.start("spin", "60000", options=("--vgpu", "web"))
     try:
-        wait_until(lambda: vgpu(host, "web")["totals"]["nr_launches"] > 0, "it works")
-        answer = host_command(host.state_dir, "migrate", "web", "--to", "1")
+        assert child.stdout is not None
+        assert child.stdout.readline(), "its kernel has begun"
+        here = number(host, "web")
+        answer = host_command(host.state_dir, "migrate", "web", "--to", str(1 - here))
         assert answer.returncode == 1
-        assert "web stays on GPU 0: " in answer.stderr
-        assert vgpu(host, "web")["gpu_number"] == 0
-        assert [gpu["vgpus"] for gpu in devices(host)] == [["web"], []]
+        assert f"web stays on GPU {here}: " in answer.stderr
+        assert "its work on the GPU does not end" in answer.stderr
+        assert (number(host, "web"), devices(host)[1 - here]["vgpus"]) == (here, [])
     finally:
         child.terminate()
         child.communicate()
 
 
-def test_the_next_daemon_finds_it_where_it_went(host: Host) -> None:
+def test_the_next_daemon_finds_it_where_it_went(own_host: Host) -> None:
+    host = own_host
     program = Program(host, "web", KEPT)
     program.computes()
-    migrate(host, "web", 1)
-    used_ns = vgpu(host, "web")["used_ns"]
+    migrate(host, "web")
+    before = vgpu(host, "web")
     assert host_command(host.state_dir, "restart").returncode == 0
     program.computes()
     now = vgpu(host, "web")
-    assert now["gpu_number"] == 1
-    assert now["used_ns"] > used_ns
-    wait_until(lambda: has_mover(host), "moves were tried")
-    migrate(host, "web", 0)
+    assert now["gpu_number"] == before["gpu_number"]
+    assert now["used_ns"] > before["used_ns"]
+    migrate(host, "web")
     program.computes()
     assert program.ends()[-1] == "PASS"
 
@@ -201,71 +231,62 @@ def test_a_worker_that_dies_on_its_way_leaves_nothing(host: Host, stage: str) ->
     program = Program(host, "web")
     program.computes()
     [client] = vgpu(host, "web")["clients"]
-    moving = subprocess.Popen(
-        [*host_words(host), "migrate", "web", "--to", "1", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    wait_until(lambda: (stage_of(host, "web") or stage) in (stage, "returning", "done", "aborted"), f"it is {stage}")
+    moving = begin_to_move(host, "web", stage)
     os.kill(client["worker_pid"], signal.SIGKILL)
     moving.communicate(timeout=60)
     wait_until(lambda: not vgpu(host, "web")["clients"], "its worker is gone")
-    program.child.kill()
-    program.child.communicate()
-    wait_until(lambda: not host.status()["vgpus"], "its vGPU is gone")
-    assert [(gpu["vgpus"], gpu["used_bytes"]) for gpu in devices(host)] == [([], 0), ([], 0)]
-    again = Program(host, "again", KEPT)
-    migrate(host, "again", 1)
-    again.computes()
-    assert again.ends()[-1] == "PASS"
+    assert program.child.poll() is None, "it learns of that at its next call"
 
 
 @pytest.mark.parametrize("stage", ["preparing", "leaving", "changing"])
-def test_a_daemon_that_dies_in_a_move_leaves_nobody_standing(host: Host, stage: str) -> None:
-    """The program goes on, or has its device's error: and its vGPU is on one Gpu."""
+def test_a_daemon_that_dies_in_a_move_leaves_nobody_standing(own_host: Host, stage: str) -> None:
+    """The program goes on, or has its device's error, and its vGPU is on one Gpu."""
+    host = own_host
     program = Program(host, "web")
     program.computes()
     daemon_pid = host.status()["pid"]
-    moving = subprocess.Popen(
-        [*host_words(host), "migrate", "web", "--to", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    wait_until(lambda: (stage_of(host, "web") or stage) in (stage, "returning", "done"), f"it is {stage}")
+    moving = begin_to_move(host, "web", stage)
     os.kill(daemon_pid, signal.SIGKILL)
     wait_for_end(daemon_pid)
     moving.communicate(timeout=60)
-    assert host_command(host.state_dir, "start", "--device", "soft").returncode == 0
-    program.child.communicate("\n", timeout=60)
-    wait_until(lambda: not host.status()["vgpus"], "its vGPU is gone")
-    assert [(gpu["vgpus"], gpu["used_bytes"]) for gpu in devices(host)] == [([], 0), ([], 0)]
+    start_host(host.state_dir)
+    output, _ = program.child.communicate("\n", timeout=60)
+    assert output.splitlines()[-1] in ("PASS", "FAIL"), "it hangs for nobody"
 
 
 def test_drain_under_load(host: Host) -> None:
     """Three guests on each of two Gpus, and then all on one."""
-    stay = [Program(host, f"stay-{number}") for number in range(3)]
-    for number in range(3):
-        migrate(host, f"stay-{number}", 1)
-    leave = [Program(host, f"leave-{number}", name) for number, name in enumerate((PAUSES, KEPT, PAUSES))]
-    for each in (*stay, *leave):
+    everybody = {f"web-{nth}": Program(host, f"web-{nth}", (PAUSES, KEPT)[nth % 2]) for nth in range(6)}
+    for nth, name in enumerate(everybody):
+        if number(host, name) != nth // 3:
+            migrate(host, name)
+    for each in everybody.values():
         each.computes()
     drained = host_command(host.state_dir, "drain", "0")
-    assert drained.returncode == 0, drained.stdout + drained.stderr
-    assert sorted(len(gpu["vgpus"]) for gpu in devices(host)) == [0, 6]
-    for each in (*stay, *leave):
-        each.computes()
-        assert each.ends()[-1] == "PASS"
+    try:
+        assert drained.returncode == 0, drained.stdout + drained.stderr
+        assert [len(gpu["vgpus"]) for gpu in devices(host)] == [0, 6]
+        for each in everybody.values():
+            each.computes()
+            assert each.ends()[-1] == "PASS"
+    finally:
+        assert host_command(host.state_dir, "undrain", "0").returncode == 0
 
 
-def host_words(host: Host) -> list[str]:
-    from sys import executable  # noqa: PLC0415
+def begin_to_move(host: Host, name: str, stage: str) -> subprocess.Popen[str]:
+    """Returns when the move has come to that stage, or was faster."""
+    words = [executable, "-m", "backend_host.cli", "--state-dir", str(host.state_dir), "migrate", name]
+    moving = subprocess.Popen(
+        [*words, "--to", str(other(host, name))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: STAGES.index(stage_of(host, name)) >= STAGES.index(stage), f"it is {stage}")
+    return moving
 
-    return [executable, "-m", "backend_host.cli", "--state-dir", str(host.state_dir)]
 
-
-def stage_of(host: Host, name: str) -> str | None:
-    """Of its move, None before there is one."""
-    from backend_host.errors import FairGVError  # noqa: PLC0415
-    from backend_host.ipc import Connection  # noqa: PLC0415
-
+def stage_of(host: Host, name: str) -> str:
+    """Of its move."""
     try:
         with Connection(host.state_dir / "control.sock") as connection:
             return str(connection.ask("migration", name=name)["migration"]["stage"])
-    except FairGVError:
-        return None
+    except RefusedError:
+        return STAGES[0]

@@ -442,8 +442,8 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
     if (swap->nr_moves == 0) {
         close_streams(worker);
     }
-    atomic_store_explicit(&worker->slot->keeps, goes || keeps == FGW_KEEPS_SHARED ? keeps : FGW_KEEPS_NOT,
-                          memory_order_relaxed);
+    const bool is_to_be_told = goes || keeps == FGW_KEEPS_SHARED || fgw_motion(&worker->grantee) == FGW_MOTION_STAND;
+    atomic_store_explicit(&worker->slot->keeps, is_to_be_told ? keeps : FGW_KEEPS_NOT, memory_order_relaxed);
     tell(worker, has_to_go(worker) && (keeps == FGW_KEEPS_NOT || keeps == FGW_KEEPS_FOR_WORK), now_ns);
     give_back(worker);
     return is_news;
