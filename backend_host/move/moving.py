@@ -294,7 +294,7 @@ class Move:
         return (
             (before is None or before.page.has_died(before.slot))
             and reading is not None
-            and reading.state is not WorkerState.WARM
+            and reading.state is WorkerState.SERVING
             and reading.stage is Stage.RUNS
         )
 
