@@ -69,6 +69,7 @@ class Checkpointer:
         try:
             self._child = subprocess.Popen(
                 command,
+                bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd=PACKAGE_ROOT,
