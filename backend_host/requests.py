@@ -54,7 +54,7 @@ class Requests:
     def __init__(self, parts: Parts, life: Life, events: Events, roles: Roles, succession: Succession) -> None:
         self._parts, self._life = parts, life
         self._events, self._roles, self._succession = events, roles, succession
-        self._moves = MoveAnswers(parts.gpus, parts.vgpus, parts.drains, parts.moves, parts.balancing)
+        self._moves = MoveAnswers(parts)
         self.web_teller: Teller | None = None
         """Of the page, where it is served."""
 

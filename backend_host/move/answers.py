@@ -1,7 +1,7 @@
 """What a daemon answers to commands that drain Gpus and move vGPUs. Times in ns."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from backend_host.device.gpu import Gpu, find
 from backend_host.errors import RefusedError
@@ -15,14 +15,35 @@ from backend_host.service.events import printable
 from backend_host.vgpu_table import VGpuTable
 
 
+class Moving(Protocol):
+    """What of a daemon has to do with moves."""
+
+    @property
+    def gpus(self) -> Sequence[Gpu]:
+        """All."""
+
+    @property
+    def vgpus(self) -> VGpuTable:
+        """On all of them."""
+
+    @property
+    def drains(self) -> Drains:
+        """Which are drained."""
+
+    @property
+    def moves(self) -> Moves:
+        """Of its vGPUs."""
+
+    @property
+    def balancing(self) -> Balancing:
+        """What moves them unasked."""
+
+
 class MoveAnswers:
     """Of one daemon. Thread-safe."""
 
-    def __init__(
-        self, gpus: Sequence[Gpu], vgpus: VGpuTable, drains: Drains, moves: Moves, balancing: Balancing
-    ) -> None:
-        self._gpus, self._vgpus, self._drains, self._moves = gpus, vgpus, drains, moves
-        self._balancing = balancing
+    def __init__(self, daemon: Moving) -> None:
+        self._daemon = daemon
 
     def operations(self) -> Mapping[str, Callable[[Session, Message], Message]]:
         """By the names of requests."""
@@ -39,17 +60,17 @@ class MoveAnswers:
         }
 
     def _balance(self, session: Session, request: Message) -> Message:
-        self._balancing.set_mode(str(request["mode"]))
-        return {"text": f"Gpus are balanced so: {self._balancing.mode}", "mode": self._balancing.mode}
+        self._daemon.balancing.set_mode(str(request["mode"]))
+        return {"text": f"Gpus are balanced so: {self._daemon.balancing.mode}", "mode": self._daemon.balancing.mode}
 
     def _tell_balancing(self, session: Session, request: Message) -> Message:
-        return {"mode": self._balancing.mode}
+        return {"mode": self._daemon.balancing.mode}
 
     def _plan(self, session: Session, request: Message) -> Message:
-        return {"plan": plan_told(self._moves.plan(*_said(request)))}
+        return {"plan": plan_told(self._daemon.moves.plan(*_said(request)))}
 
     def _migrate(self, session: Session, request: Message) -> Message:
-        move = self._moves.start(*_said(request))
+        move = self._daemon.moves.start(*_said(request))
         plan = move.plan
         return {"text": f"{plan.name} moves from GPU {plan.origin} to GPU {plan.target}", "plan": plan_told(plan)}
 
@@ -65,28 +86,30 @@ class MoveAnswers:
         return {"text": f"{name} comes back to GPU {move.plan.origin}"}
 
     def _move(self, name: str) -> Move:
-        move = self._moves.find(name)
+        move = self._daemon.moves.find(name)
         if move is None:
             raise RefusedError(f"no vGPU called {name} has moved")
         return move
 
     def _drain(self, session: Session, request: Message) -> Message:
-        gpu = find(self._gpus, str(request["gpu"]))
-        self._drains.set(gpu, is_drained=True)
+        gpu = find(self._daemon.gpus, str(request["gpu"]))
+        self._daemon.drains.set(gpu, is_drained=True)
         return {
             "text": f"GPU {gpu.number} is drained: no vGPU comes to it until fairgv-host undrain {gpu.number}",
             "number": gpu.number,
         }
 
     def _undrain(self, session: Session, request: Message) -> Message:
-        gpu = find(self._gpus, str(request["gpu"]))
+        gpu = find(self._daemon.gpus, str(request["gpu"]))
         if not gpu.is_drained:
             return {"text": f"GPU {gpu.number} is not drained"}
-        self._drains.set(gpu, is_drained=False)
+        self._daemon.drains.set(gpu, is_drained=False)
         return {"text": f"GPU {gpu.number} takes vGPUs again"}
 
     def _leaving(self, session: Session, request: Message) -> Message:
-        found = leaving(find(self._gpus, str(request["gpu"])), self._gpus, self._vgpus, self._moves)
+        found = leaving(
+            find(self._daemon.gpus, str(request["gpu"])), self._daemon.gpus, self._daemon.vgpus, self._daemon.moves
+        )
         return {
             "plans": [plan_told(plan) for plan in found.plans],
             "stay": [{"name": name, "why": why} for name, why in found.stay.items()],

@@ -113,7 +113,10 @@ def test_unknown_requests_and_domains(host: Host) -> None:
             connection.ask("attach", domain="vm", weight=0)
 
 
-@pytest.mark.parametrize("operation", ["stop", "attach", "detach", "set", "suspend", "resume"])
+@pytest.mark.parametrize(
+    "operation",
+    ["stop", "attach", "detach", "set", "suspend", "resume", "migrate", "abort", "drain", "undrain", "balance"],
+)
 def test_only_the_owner_may_change_anything(operation: str, tmp_path: Path) -> None:
     nothing: Any = None  # is asked for before that was looked at
     requests = Requests(nothing, nothing, Events(None), Roles.of_host(config(tmp_path)), nothing)

@@ -31,8 +31,8 @@ class MovingHost:
         self.vgpus = VGpuRegistry(gpus, TABLE_HASH)
         self.moves = PlayedMoves(gpus, self.vgpus)
         self.balancing = Balancing(gpus, self.vgpus, self.moves)
-        answers = MoveAnswers(gpus, self.vgpus, Drains(folder, gpus), self.moves, self.balancing)
-        self._answers = answers.operations()
+        self.drains = Drains(folder, gpus)
+        self._answers = MoveAnswers(self).operations()
         self.asked: list[str] = []
 
     def opened(self, name: str, entitlement: Entitlement = PLAIN) -> VGpu:
