@@ -61,6 +61,7 @@ _Static_assert(sizeof(struct parameters_disable) == 24 + 2 * 4 * DISABLE_MAX_CHA
 struct object {
     int file;
     uint32_t client, parent, handle, class;
+    bool is_old; /* of before the renewal that goes on */
 };
 
 static struct {
@@ -89,7 +90,11 @@ static bool is_of_use(const struct object *object)
 
 static void remember(int file, const struct request_alloc *request)
 {
-    const struct object object = {file, request->client, request->parent, request->object, request->class};
+    const struct object object = {.file = file,
+                                  .client = request->client,
+                                  .parent = request->parent,
+                                  .handle = request->object,
+                                  .class = request->class};
     pthread_mutex_lock(&seen.lock);
     if (is_of_use(&object)) {
         if (seen.nr < MAX_OBJECTS) {
@@ -145,6 +150,37 @@ int ioctl(int file, unsigned long request, ...)
         errno = saved;
     }
     return result;
+}
+
+static void begin_renewal(void)
+{
+    for (unsigned i = 0; i < seen.nr; i++) {
+        seen.objects[i].is_old = true;
+    }
+}
+
+static void end_renewal(void)
+{
+    bool is_renewed = false;
+    for (unsigned i = 0; i < seen.nr; i++) {
+        is_renewed |= computes(&seen.objects[i]) && !seen.objects[i].is_old;
+    }
+    for (unsigned i = 0; i < seen.nr && is_renewed; i++) {
+        if (seen.objects[i].is_old) {
+            seen.objects[i--] = seen.objects[--seen.nr];
+        }
+    }
+}
+
+void fgv_channels_renew(bool is_over)
+{
+    pthread_mutex_lock(&seen.lock);
+    if (is_over) {
+        end_renewal();
+    } else {
+        begin_renewal();
+    }
+    pthread_mutex_unlock(&seen.lock);
 }
 
 static const struct object *find(uint32_t client, uint32_t handle)

@@ -34,4 +34,10 @@ static inline bool fgv_channels_did(const struct fgv_channels_answer *answer)
 struct fgv_channels_answer fgv_channels_set_off(bool is_off);
 typedef struct fgv_channels_answer (*fgv_channels_set_off_fn)(bool is_off);
 
+/* Around a time in which the driver may take this process off its device and put it back, by a checkpoint: it closes
+ * what it had, and makes everything anew. At the end of it what is not of that time is forgotten, if there is anything
+ * of that time that computes; if not there was no checkpoint. */
+void fgv_channels_renew(bool is_over);
+typedef void (*fgv_channels_renew_fn)(bool is_over);
+
 #endif

@@ -124,6 +124,26 @@ def test_the_computing_group_alone_is_held(computing: Process) -> None:
     assert released[:2] == [0, 2]
 
 
+def test_after_a_checkpoint_what_was_made_anew_is_held(computing: Process) -> None:
+    computing.c.fgv_channels_renew(False)
+    for parent, handle, kind in ((DEVICE, 7, SUBDEVICE), (DEVICE, 30, GROUP), (30, 31, CHANNEL), (31, 32, COMPUTE)):
+        computing.alloc(parent, handle, kind, client=OTHER_CLIENT)
+    computing.c.fgv_channels_renew(True)
+    assert computing.set_off(True).error == 0
+    [(disable, words)] = computing.controls()
+    assert (disable.client, disable.object) == (OTHER_CLIENT, 7)
+    assert (words[1], words[6], words[70]) == (1, OTHER_CLIENT, 31)
+
+
+def test_without_a_checkpoint_all_is_as_it_was(computing: Process) -> None:
+    computing.c.fgv_channels_renew(False)
+    computing.alloc(DEVICE, 40, COPIES)
+    computing.c.fgv_channels_renew(True)
+    assert computing.set_off(True).error == 0
+    [(disable, words)] = computing.controls()
+    assert (disable.client, words[1], words[70:72]) == (CLIENT, 2, [11, 12])
+
+
 def test_a_refusal_is_told(computing: Process) -> None:
     computing.refuse(0)
     assert computing.set_off(True).status == 0x1B

@@ -15,6 +15,7 @@
 #include "page/control.h"
 #include "turn/state.h"
 #include "turn/turn.h"
+#include "turn/ways.h"
 
 /* So late a worker that stands hears of the daemon. */
 #define NAP_NS 1000000
@@ -36,7 +37,11 @@ static enum fgw_stage stage_of(const struct fgw_worker *worker, bool is_settled)
 void fgw_stand_look(struct fgw_worker *worker, bool is_settled)
 {
     const enum fgw_stage stage = stage_of(worker, is_settled);
-    if (atomic_load_explicit(&worker->slot->stage, memory_order_relaxed) != (uint32_t)stage) {
+    const uint32_t before = atomic_load_explicit(&worker->slot->stage, memory_order_relaxed);
+    if (before == FGW_STAGE_STANDS || stage == FGW_STAGE_STANDS) {
+        fgw_ways_renew(worker, stage != FGW_STAGE_STANDS);
+    }
+    if (before != (uint32_t)stage) {
         fgw_motion_tell(&worker->grantee, stage);
     }
 }
@@ -49,6 +54,7 @@ static void go_over(struct fgw_worker *worker, const struct fgw_found *page)
         fgw_worker_end(worker, "its vGPU moved, and it could not");
     }
     fgw_daemon_forget_page(worker);
+    fgw_ways_renew(worker, true);
     fgw_turn_know_device(worker);
     fgw_rest_end(worker);
 }

@@ -31,6 +31,15 @@ void fgw_ways_init(struct fgw_worker *worker)
     }
 }
 
+void fgw_ways_renew(struct fgw_worker *worker, bool is_over)
+{
+    for (size_t i = 0; i < NR_WAYS; i++) {
+        if (ways[i]->renew) {
+            ways[i]->renew(worker, is_over);
+        }
+    }
+}
+
 bool fgw_ways_interrupt(const struct fgw_worker *worker)
 {
     for (size_t i = 0; i < NR_WAYS; i++) {

@@ -8,6 +8,8 @@
 
 /* Finds out which are there. */
 void fgw_ways_init(struct fgw_worker *worker);
+/* The worker stands, and the driver may put it on another device; or that is over. */
+void fgw_ways_renew(struct fgw_worker *worker, bool is_over);
 /* Tells whether work of this worker can give way in the midst. */
 bool fgw_ways_interrupt(const struct fgw_worker *worker);
 /* Tells whether others may have the device now that the turn of this worker is over; `work` then says what becomes of

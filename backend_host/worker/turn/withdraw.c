@@ -126,6 +126,16 @@ static void let_on(struct fgw_worker *worker)
     }
 }
 
+static void renew(struct fgw_worker *worker, bool is_over)
+{
+    (void)worker;
+    fgv_channels_renew_fn renew_channels;
+    *(void **)&renew_channels = dlsym(RTLD_DEFAULT, "fgv_channels_renew");
+    if (renew_channels) {
+        renew_channels(is_over);
+    }
+}
+
 const struct fgw_yield fgw_way_withdraw = {
     .work = FGW_WORK_OFF,
     .init = find_channels,
@@ -135,4 +145,5 @@ const struct fgw_yield fgw_way_withdraw = {
     .begin = take_off,
     .charge = charge_half,
     .back = let_on,
+    .renew = renew,
 };

@@ -42,6 +42,8 @@ struct fgw_yield {
     void (*charge)(struct fgw_worker *worker, const struct fgw_outlook *outlook);
     /* Brings back what is off the device. NULL: nothing is. */
     void (*back)(struct fgw_worker *worker);
+    /* The driver may put the worker, which stands, on another device until this is over. NULL: that is all the same. */
+    void (*renew)(struct fgw_worker *worker, bool is_over);
 };
 
 #define FGW_WAY(name) extern const struct fgw_yield fgw_way_##name;
