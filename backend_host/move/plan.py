@@ -22,11 +22,11 @@ AUTO = "auto"
 """The best that there is."""
 MOVERS = (AUTO, CHECKPOINT)
 
-PAUSE_S = 1.0
-PAUSE_S_PER_GIB = 0.04
+PAUSE_S = 0.65
+PAUSE_S_PER_GIB = 0.07
 AHEAD_S_PER_GIB = 0.2
 """Contexts are checkpointed and restored, of all processes at once; linear memory is copied out and in; before that, while programs run on, the
-host's memory is made ready for it. From docs/lab/memory.md."""
+host's memory is made ready for it. From docs/lab/moves.md."""
 _GIB = 1 << 30
 
 

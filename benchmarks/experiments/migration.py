@@ -35,7 +35,7 @@ from benchmarks.systems import OURS
 from benchmarks.workloads import parse_report
 
 KIND = "migration"
-HOW_TO_READ = "Each point is one move of a program between two Gpus, there or back."
+HOW_TO_READ = "Each point is one move of a program between two GPUs, there or back."
 SIZES: Mapping[str, str] = {"cuda": "64M,1G,8G", "soft": "16M,64M"}
 MEMORIES = ("span", "driver")
 REGION_BYTES = 64 << 20
@@ -158,8 +158,11 @@ class Migration(Experiment):
             if points:
                 axes.plot(*zip(*points, strict=True), "o", alpha=0.6, label=label)
         axes.set_xscale("log", base=2)
+        sizes = sorted({size for size, _ in subjects})
+        axes.set_xticks([size / 2**20 for size in sizes], [format_size(size) for size in sizes])
+        axes.set_xlim(sizes[0] / 2**20 / 1.5, sizes[-1] / 2**20 * 1.5)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("memory of the program, MiB")
+        axes.set_xlabel("memory of the program")
         axes.set_ylabel(f"pause, s\n{LESS}")
         axes.legend()
         head(figure, _told(document), document, HOW_TO_READ)
@@ -168,9 +171,9 @@ class Migration(Experiment):
 def _told(document: Document) -> str:
     sizes = [size for size, memory in _subjects(document) if memory == MEMORIES[0]]
     if not sizes:
-        return "Pauses of programs that move to another Gpu"
+        return "Pauses of programs that move to another GPU"
     pauses = [pause for each in _records(document, max(sizes), MEMORIES[0]) for pause in each["pauses_s"]]
-    return f"A program with {format_size(max(sizes))} stands still for {np.percentile(pauses, 50):.2f} s while it moves to another Gpu"
+    return f"A program with {format_size(max(sizes))} stands still for {np.percentile(pauses, 50):.2f} s while it moves to another GPU"
 
 
 def _lost_s(record: Record) -> float:
