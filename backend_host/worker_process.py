@@ -1,4 +1,4 @@
-"""One worker as the daemon has it: its process, its socket, and its seat, which is a slot in the page of a Gpu."""
+"""One worker as the daemon has it: its process, its socket, and its slot in the page of a Gpu."""
 
 import contextlib
 import logging
@@ -20,16 +20,16 @@ log = logging.getLogger("fairgv.workers")
 
 
 @dataclass(frozen=True)
-class Seat:
-    """A slot in a page. `before`: the one that the worker comes from, until it says that it is here."""
+class Slot:
+    """A numbered place in a page. `before`: the one that the worker comes from, until it says that it is here."""
 
     page: ControlPage
-    slot: int
-    before: "Seat | None" = None
+    number: int
+    before: "Slot | None" = None
 
     def reading(self) -> WorkerReading | None:
         """What the worker says here, or where it comes from as long as it says nothing here."""
-        reading = self.page.worker(self.slot)
+        reading = self.page.worker(self.number)
         if self.before is None or (reading is not None and reading.state in SERVED):
             return reading
         return self.before.reading()
@@ -40,7 +40,7 @@ class WorkerProcess:
     """One child, of this daemon or of an earlier one. `on_end` is called once, from a reaper's thread, after it was reaped and its slot
     repaired."""
 
-    seat: Seat
+    at: Slot
     process: Child
     socket: socket.socket
     on_end: Callable[["WorkerProcess", int], None] | None = None
@@ -59,7 +59,7 @@ class WorkerProcess:
     @property
     def slot(self) -> int:
         """In the page of its Gpu."""
-        return self.seat.slot
+        return self.at.number
 
     @property
     def item(self) -> str:
@@ -68,25 +68,25 @@ class WorkerProcess:
 
     def reading(self) -> WorkerReading | None:
         """What it says of itself now."""
-        return self.seat.reading()
+        return self.at.reading()
 
     def set_patient(self, is_patient: bool) -> None:
         """While its VM stands still, a worker must not take a beat that stands still for the end of its client."""
         with self.kept() as is_there:
             self.is_patient = is_patient
             if is_there:
-                self.seat.page.set_patient(self.slot, is_patient)
+                self.at.page.set_patient(self.slot, is_patient)
 
-    def sit(self, page: ControlPage, slot: int) -> None:
-        """It gets another seat. One that was told to be patient stays so."""
+    def go_to(self, page: ControlPage, slot: int) -> None:
+        """It gets another slot. One that was told to be patient stays so."""
         with self._pidfd_lock:
             page.set_patient(slot, self.is_patient)
-            self.seat = Seat(page, slot, before=self.seat)
+            self.at = Slot(page, slot, before=self.at)
 
-    def settle(self) -> Seat | None:
-        """It is there, or it has ended: gives the seat before, which is nobody's from now on."""
+    def settle(self) -> Slot | None:
+        """It is there, or it has ended: gives the slot before, which is nobody's from now on."""
         with self._pidfd_lock:
-            before, self.seat = self.seat.before, replace(self.seat, before=None)
+            before, self.at = self.at.before, replace(self.at, before=None)
             return before
 
     def stop(self) -> None:

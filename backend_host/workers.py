@@ -30,7 +30,7 @@ from backend_host.shelf import PAGE, Message
 from backend_host.shelf_thread import ShelfThread
 from backend_host.walls.start import AdoptedChild
 from backend_host.worker_log import Pipe, WorkerLog
-from backend_host.worker_process import SERVED, Seat, WorkerProcess, stop_all
+from backend_host.worker_process import SERVED, Slot, WorkerProcess, stop_all
 from backend_host.worker_start import WorkerStart
 from ivshmem.passing import send_with
 
@@ -221,8 +221,8 @@ class Workers:
         """A worker that an earlier daemon gave to a client; takes over its descriptors: process, socket, what it says."""
         pidfd, ours, said = descriptors
         process = AdoptedChild(record.pid, pidfd)
-        seat = Seat(self._page, record.slot)
-        worker = WorkerProcess(seat, process, socket.socket(fileno=ours), on_end, record, is_patient=True)
+        at = Slot(self._page, record.slot)
+        worker = WorkerProcess(at, process, socket.socket(fileno=ours), on_end, record, is_patient=True)
         self._start.adopt(process, record.vgpu, record.group)
         self._said.adopt(record.slot, said)
         self._said.name(record.slot, vgpu_name, record.program)
@@ -258,7 +258,7 @@ class Workers:
         self._said.name(slot, name, worker.record.program)
         group = self._start.take_over(before._start, worker.process, vgpu, more_bytes)
         self._page.worker_assign(slot, worker.process.pid, vgpu, worker.record.client)
-        worker.sit(self._page, slot)
+        worker.go_to(self._page, slot)
         item, worker.record = worker.item, replace(worker.record, gpu=self._gpu, slot=slot, vgpu=vgpu, group=group)
         self._put(worker, worker.record, drop=[item])
         self._shelves.listen(worker, vgpu, worker.socket)
@@ -333,7 +333,7 @@ class Workers:
             undo.callback(self._start.leave, process)
             undo.callback(process.wait)
             undo.callback(process.kill)
-            worker = WorkerProcess(Seat(self._page, slot), process, ours)
+            worker = WorkerProcess(Slot(self._page, slot), process, ours)
             self._selector.register(process.pidfd, selectors.EVENT_READ, worker)
             self._all.add(worker)
             undo.pop_all()

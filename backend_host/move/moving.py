@@ -278,7 +278,7 @@ class Move:
         for worker in there:
             before = worker.settle()
             if before is not None and worker not in held:
-                page.worker_free(before.slot)
+                page.worker_free(before.number)
         for worker in slots.keys() - set(there):
             self._target.page.worker_free(slots[worker])
             worker.is_ended.wait(RUN_S)
@@ -289,10 +289,10 @@ class Move:
         """By the kernel's word it has closed the page before, and by its own it goes by this one; or it has ended."""
         if worker.is_ended.is_set():
             return True
-        before = worker.seat.before
-        reading = worker.seat.page.worker(worker.slot)
+        before = worker.at.before
+        reading = worker.at.page.worker(worker.slot)
         return (
-            (before is None or before.page.has_died(before.slot))
+            (before is None or before.page.has_died(before.number))
             and reading is not None
             and reading.state is WorkerState.SERVING
             and reading.stage is Stage.RUNS

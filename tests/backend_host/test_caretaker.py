@@ -13,7 +13,7 @@ import pytest
 from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Caretaker, Home, Owner
 from backend_host.device.control import ControlPage, ControlPageFullError
 from backend_host.errors import WorkerFailedError
-from backend_host.worker_process import Seat, WorkerProcess
+from backend_host.worker_process import Slot, WorkerProcess
 from backend_host.workers import Assignment, Workers
 from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, ffi, lib
 
@@ -27,7 +27,7 @@ class PlayedWorker(WorkerProcess):
     """A worker that ends when the test says so."""
 
     def __init__(self, slot: int) -> None:
-        self.seat = Seat(ControlPage(ffi.NULL), slot)
+        self.at = Slot(ControlPage(ffi.NULL), slot)
         self.is_ended = threading.Event()
         self.is_stopped = False
         self.is_counted = False

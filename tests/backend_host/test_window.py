@@ -27,7 +27,7 @@ from backend_host.window import (
     available_bytes,
     piece_bytes,
 )
-from backend_host.worker_process import Seat, WorkerProcess
+from backend_host.worker_process import Slot, WorkerProcess
 from ivshmem.front import window_front_bytes
 from ivshmem.region import PAGE_BYTES, Region, ffi
 from tests.backend_host.window_device import LIMIT_BYTES, LIMIT_S, WINDOW_BYTES, Device, listening_device
@@ -72,7 +72,7 @@ def worker() -> Iterator[WorkerProcess]:
     """A process that does nothing, told of pieces."""
     process = Walls(frozenset(), PLAIN).start(["/bin/sleep", "600"], {}, Root())
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    worker = WorkerProcess(Seat(ControlPage(ffi.NULL), 0), process, ours)
+    worker = WorkerProcess(Slot(ControlPage(ffi.NULL), 0), process, ours)
 
     def reap() -> None:
         process.wait()

@@ -25,7 +25,7 @@ from backend_host.metrics.text import exposition
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
-from backend_host.worker_process import Seat, WorkerProcess
+from backend_host.worker_process import Slot, WorkerProcess
 from tests.backend_host.grantees import attach
 from tests.end_to_end.host import WALLS
 
@@ -52,7 +52,7 @@ def run_programs(vgpu: VGpu, nr: int) -> None:
     workers = []
     for _ in range(nr):
         slot, _ = attach(vgpu.gpu.page, vgpu.index)
-        worker = WorkerProcess(Seat(vgpu.gpu.page, slot), SimpleNamespace(kill=lambda: None), socket.socket())  # type: ignore[arg-type]
+        worker = WorkerProcess(Slot(vgpu.gpu.page, slot), SimpleNamespace(kill=lambda: None), socket.socket())  # type: ignore[arg-type]
         worker.is_ended.set()
         workers.append(worker)
     vgpu.caretaker.workers = lambda: workers  # type: ignore[method-assign]

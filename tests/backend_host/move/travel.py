@@ -170,6 +170,8 @@ def travelling(devices: Sequence[Device], state_dir: Path) -> Iterator[Travel]:
             stack.enter_context(serving(number, device, config, names, tree, notes, nr_gpus=len(devices)))
             for number, device in enumerate(devices)
         ]
+        for gpu in gpus:
+            gpu.mover.set("")
         travel = Travel(gpus, VGpuRegistry(gpus, lib.fgw_table_hash(), store=notes), notes)
         try:
             yield travel
