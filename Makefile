@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
+MODULES := build/.modules
 FRAMEWORKS := build/.frameworks
 BROWSER := build/.browser
 SITE := build/.site
 
 .PHONY: setup needs build demo test stress faults attacks soak fuzz test-gpu test-qemu test-packages \
-        check format generate bench guest-package packages man docs clean
+        check format generate bench guest-package packages man docs clean anew
 
 setup: needs $(STAMP) build
 
@@ -39,14 +40,22 @@ $(SITE): $(STAMP)
 	@touch $(SITE)
 
 # Everything native: the guest library, the software device, the modules that Python loads.
-build: $(STAMP)
+build: $(STAMP) $(MODULES)
 	@$(MAKE) -s -C frontend_guest
 	@$(MAKE) -s -C softgpu
-	@$(BIN)/python -m ivshmem.build_ffi
-	@$(BIN)/python -m backend_host.worker.build_ffi
 	@$(BIN)/python -m tests.programs.build
 	@$(BIN)/python -m tests.conformance.build >/dev/null
 	@$(BIN)/python -m benchmarks.build endless >/dev/null
+
+# What Python loads is compiled whole whenever its builders run: so they run when a source or a flag is another one, or what they made is not theirs.
+MODULE_FILES := ivshmem/_ivshmem*.so backend_host/worker/_worker*.so backend_host/channels/*.so
+MODULE_SOURCES = $(shell find ivshmem backend_host cuda_api -name '*.[ch]' -o -name build_ffi.py)
+MODULE_FLAGS := cc=$(CC) $(CFLAGS) $(LDFLAGS) debug=$(FAIRGV_DEBUG)
+$(MODULES): $(STAMP) $(MODULE_SOURCES) $(wildcard $(MODULE_FILES)) \
+            $(foreach file,$(MODULE_FILES),$(if $(wildcard $(file)),,anew)) $(if $(subst $(file <$(MODULES)),,$(MODULE_FLAGS)),anew)
+	@$(BIN)/python -m ivshmem.build_ffi
+	@$(BIN)/python -m backend_host.worker.build_ffi
+	@echo '$(MODULE_FLAGS)' >$@
 
 demo: setup
 	@$(BIN)/python -m backend_host.demo
