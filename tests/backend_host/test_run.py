@@ -132,8 +132,9 @@ def test_a_signal_reaches_the_program_once(host: Host) -> None:
 
 
 def test_the_end_by_a_signal_is_told_as_a_shell_tells_it(host: Host) -> None:
-    child = host.start("/bin/sleep", "60")
-    wait_until(lambda: len(host.status()["vgpus"]) == 1, "the program was started")
+    child = host.start("/bin/sh", "-c", "echo started; exec sleep 60")
+    assert child.stdout is not None
+    assert child.stdout.readline() == "started\n"
     child.terminate()
     child.communicate(timeout=60)
     assert child.returncode == 128 + signal.SIGTERM
