@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from backend_host.cli import host_command
+from backend_host.launching import wait_for_end
 from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
 
 LONG_MS = "60000"
@@ -120,10 +121,14 @@ def test_stopping_the_daemon_ends_programs_with_an_error(tmp_path: Path) -> None
 
 def test_a_daemon_that_dies_leaves_running_programs_alone(tmp_path: Path) -> None:
     host = start_host(tmp_path)
-    child = host.start("spin", "3000")
+    stop = tmp_path / "stop"
+    child = host.start("spin", "0", str(stop))
     assert child.stdout is not None
     assert child.stdout.readline() == "running\n"
-    os.kill(host.status()["pid"], signal.SIGKILL)
+    pid = host.status()["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end(pid)
+    stop.touch()
     output, errors = child.communicate(timeout=60)
     assert child.returncode == 0, output + errors
     again = start_host(tmp_path)

@@ -188,11 +188,13 @@ def test_a_program_outlives_the_daemon(own_host: Host) -> None:
     """The next daemon finds the file, and takes over what it has of an earlier one in it."""
     with memory_file(nr_bytes=REGION_BYTES) as path, machine(path):
         command(own_host, "attach", "--shm", str(path), "web", "--weight", "3")
-        with start(path, "spin", "4000") as child:
+        stop = own_host.state_dir / "stop"
+        with start(path, "spin", "0", str(stop)) as child:
             wait_until(lambda: len(programs_of(own_host, "web")) == 1, "the program is served")
             pid = own_host.status()["pid"]
             command(own_host, "restart")
             assert own_host.status()["pid"] != pid
+            stop.touch()
             output, _ = child.communicate(timeout=120)
         assert child.returncode == 0, output
         wait_until(lambda: listed(own_host)["web"]["state"] == "running", "its machine is known")

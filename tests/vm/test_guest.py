@@ -35,9 +35,10 @@ WEIGHT, MEMORY_BYTES, REGION_BYTES = 3, 24 << 20, 64 << 20
 ATTACH = ("attach", NAME, "--weight", str(WEIGHT), "--memory", "24M", "--region", "64M")
 MANAGED = ("in_turn", "copies", "arguments", "host_function", "graph", "threads", "system_calls")
 LONG_MS = 60_000
-RESTART_MS = 20_000
-KERNEL_MS = 20_000
-PAUSE_S = 22
+KERNEL_MS = 5_000
+"""From when it may end. A guest is paused well before that, on a busy machine too."""
+PAUSE_S = 8
+MAY_END = "/tmp/may-end"
 WAITING = "until grep -q running /tmp/spin; do /bin/busybox usleep 20000; done"
 
 
@@ -49,6 +50,8 @@ class House:
     uri: str
     guest: Guest
     shell: GuestShell
+    free_bytes: int = 0
+    """Free memory of the region while nobody uses it."""
 
     def command(self, *arguments: str) -> str:
         """One `fairgv-host` command that must succeed; what it says."""
@@ -61,6 +64,13 @@ class House:
         [entry] = [vgpu for vgpu in self.host.status()["vgpus"] if vgpu["name"] == NAME]
         found: dict[str, Any] = entry
         return found
+
+    def attach(self) -> str:
+        """Where it was not; no program has used its region by then."""
+        said = self.command(*ATTACH)
+        self.free_bytes = self.vgpu()["region_free_bytes"]
+        assert 0 < self.free_bytes < REGION_BYTES
+        return said
 
     def is_attached(self) -> bool:
         return any(vgpu["name"] == NAME for vgpu in self.host.status()["vgpus"])
@@ -77,12 +87,16 @@ class House:
         """Runs one program in the guest to its end."""
         return self.shell.run(f"/programs/{line}", limit_s)
 
-    def start_spin(self, duration_ms: int) -> None:
-        """Starts a program in the guest's background; returns when its kernel runs. Its output goes to /tmp/spin."""
-        line = f": >/tmp/spin; /programs/spin {duration_ms} >/tmp/spin 2>&1 & {WAITING}"
+    def start_spin(self, duration_ms: int, file: str = "") -> None:
+        """Starts a program in the guest's background; returns when its kernel runs. Its output goes to /tmp/spin. With a file the time begins
+        when the guest has that file."""
+        line = f": >/tmp/spin; rm -f {MAY_END}; /programs/spin {duration_ms} {file} >/tmp/spin 2>&1 & {WAITING}"
         assert self.shell.run(line) == Answer("", 0)
         wait_until(lambda: len(self.vgpu()["clients"]) == 1, "the client is served")
         assert self.vgpu()["clients"][0]["program"] == "spin"
+
+    def let_spin_end(self) -> None:
+        assert self.shell.run(f": >{MAY_END}") == Answer("", 0)
 
     def end_of_spin(self, limit_s: float = 60) -> Answer:
         """Waits for that program."""
@@ -121,7 +135,7 @@ def attached(house: House) -> House:
     if not house.is_attached():
         if house.guest.domain.isActive():
             house.guest.domain.destroy()
-        house.command(*ATTACH)
+        house.attach()
     if not house.guest.domain.isActive():
         house.boot()
     return house
@@ -143,12 +157,12 @@ def has_mapped_region(pid: int, guest: Guest) -> bool:
         return False
 
 
-def assert_nothing_is_held(house: House, free_bytes: int, worker_pid: int) -> None:
-    """Client, worker, device memory and region pages are gone; `free_bytes` is what the region had free before."""
+def assert_nothing_is_held(house: House, worker_pid: int) -> None:
+    """Client, worker, device memory and region pages are gone."""
     wait_until(lambda: not house.vgpu()["clients"], "the client is gone")
     wait_until(lambda: not worker_is_there(worker_pid), "the worker ended")
     wait_until(lambda: house.vgpu()["memory_bytes"] == 0, "device memory was given back")
-    wait_until(lambda: house.vgpu()["region_free_bytes"] == free_bytes, "region pages were given back")
+    wait_until(lambda: house.vgpu()["region_free_bytes"] == house.free_bytes, "region pages were given back")
 
 
 def assert_a_program_passes(house: House) -> None:
@@ -165,20 +179,12 @@ def assert_one_line(answer: Answer, error: str, line: str) -> None:
     assert re.search(f"^fairgv: .*{line}", answer.output, re.MULTILINE), answer.output
 
 
-def free_bytes_of(house: House) -> int:
-    """Free memory of the region while nobody uses it."""
-    wait_until(lambda: not house.vgpu()["clients"], "no client is there")
-    size = int(house.vgpu()["region_free_bytes"])
-    assert 0 < size < REGION_BYTES
-    return size
-
-
 def test_a_guest_without_a_device_then_attached_while_it_runs(house: House) -> None:
     if house.is_attached():
         house.command("detach", NAME)
     house.boot()
     assert_one_line(house.program("vector_add"), "cudaErrorNoDevice", "fairgv-host attach")
-    assert "at the next start" in house.command(*ATTACH)
+    assert "at the next start" in house.attach()
     assert_one_line(house.program("vector_add"), "cudaErrorNoDevice", "fairgv-host attach")
     house.boot()
     assert_a_program_passes(house)
@@ -199,7 +205,6 @@ def test_attach_shows_in_status_and_binds_the_guest(attached: House) -> None:
     assert (vgpu["quota_bytes"], vgpu["region_bytes"]) == (MEMORY_BYTES, REGION_BYTES)
     assert json.loads(attached.command("list", "--json"))[0]["name"] == NAME
     before = vgpu["totals"]
-    free_bytes = free_bytes_of(attached)
     answer = attached.program("device_query")
     assert f"global memory {MEMORY_BYTES} bytes" in answer.output
     assert answer.output.endswith("PASS")
@@ -209,7 +214,7 @@ def test_attach_shows_in_status_and_binds_the_guest(attached: House) -> None:
     assert "1048576 bytes: pinned right, pageable right" in answer.output
     assert "gave cudaErrorMemoryAllocation" in answer.output
     wait_until(lambda: attached.vgpu()["memory_bytes"] == 0, "device memory was given back")
-    wait_until(lambda: attached.vgpu()["region_free_bytes"] == free_bytes, "region pages were given back")
+    wait_until(lambda: attached.vgpu()["region_free_bytes"] == attached.free_bytes, "region pages were given back")
     totals = attached.vgpu()["totals"]
     assert 0 < totals["nr_round_trips"] <= totals["nr_calls"]
     assert totals["to_device_bytes"] > 1 << 20
@@ -235,12 +240,11 @@ def test_a_second_attach_is_refused_and_harms_nothing(attached: House) -> None:
 
 
 def test_a_program_killed_during_a_call(attached: House) -> None:
-    free_bytes = free_bytes_of(attached)
     attached.start_spin(LONG_MS)
     pid = attached.vgpu()["clients"][0]["worker_pid"]
-    assert attached.vgpu()["region_free_bytes"] < free_bytes
+    assert attached.vgpu()["region_free_bytes"] < attached.free_bytes
     assert attached.shell.run("kill -9 $!; wait $!").exit_code == 128 + signal.SIGKILL
-    assert_nothing_is_held(attached, free_bytes, pid)
+    assert_nothing_is_held(attached, pid)
     assert f"{NAME}: client 0 (spin) gives no sign of life; taken back" in attached.log()
     assert_a_program_passes(attached)
 
@@ -248,9 +252,10 @@ def test_a_program_killed_during_a_call(attached: House) -> None:
 def test_a_paused_guest_keeps_everything(attached: House) -> None:
     """Longer than a silent program is given otherwise; its kernel ends meanwhile."""
     taken_back = attached.log().count("taken back")
-    attached.start_spin(KERNEL_MS)
+    attached.start_spin(KERNEL_MS, MAY_END)
     [client] = attached.vgpu()["clients"]
     held_bytes = attached.vgpu()["region_free_bytes"]
+    attached.let_spin_end()
     # No guest runs and nothing is to be waited for, so that the time itself is what is tested.
     attached.guest.domain.suspend()
     uptime_ns = attached.host.status()["uptime_ns"]
@@ -265,22 +270,20 @@ def test_a_paused_guest_keeps_everything(attached: House) -> None:
 
 
 def test_a_worker_killed_during_a_call(attached: House) -> None:
-    free_bytes = free_bytes_of(attached)
     attached.start_spin(LONG_MS)
     pid = attached.vgpu()["clients"][0]["worker_pid"]
     os.kill(pid, signal.SIGKILL)
     assert_one_line(attached.end_of_spin(), "synchronize: cudaErrorDevicesUnavailable", "has ended")
     assert f"{NAME}: the worker of client 0 ended with status -9" in attached.log()
-    assert_nothing_is_held(attached, free_bytes, pid)
+    assert_nothing_is_held(attached, pid)
     assert_a_program_passes(attached)
 
 
 def test_a_reset_guest(attached: House) -> None:
-    free_bytes = free_bytes_of(attached)
     attached.start_spin(LONG_MS)
     pid = attached.vgpu()["clients"][0]["worker_pid"]
     attached.guest.domain.reset()
-    assert_nothing_is_held(attached, free_bytes, pid)
+    assert_nothing_is_held(attached, pid)
     assert f"domain {NAME}: reset" in attached.log()
     attached.shell.await_boot()
     assert_a_program_passes(attached)
@@ -288,11 +291,10 @@ def test_a_reset_guest(attached: House) -> None:
 
 
 def test_a_destroyed_guest(attached: House) -> None:
-    free_bytes = free_bytes_of(attached)
     attached.start_spin(LONG_MS)
     pid = attached.vgpu()["clients"][0]["worker_pid"]
     attached.guest.domain.destroy()
-    assert_nothing_is_held(attached, free_bytes, pid)
+    assert_nothing_is_held(attached, pid)
     assert f"domain {NAME}: stopped" in attached.log()
     follow_guests([attached.guest], BOOT_LIMIT_S)
     attached.boot()
@@ -316,8 +318,8 @@ def test_the_daemon_goes_and_comes_back(attached: House) -> None:
 
 def test_a_daemon_that_dies(attached: House) -> None:
     """No word to the guest this time. While no daemon is there no program can begin; the next one goes on with the one that runs."""
-    free_bytes = free_bytes_of(attached)
-    attached.start_spin(RESTART_MS)
+    attached.start_spin(0, MAY_END)
+    wait_until(lambda: attached.vgpu()["used_ns"] > 0, "it is charged")
     before = attached.vgpu()
     pid = before["clients"][0]["worker_pid"]
     os.kill(attached.host.status()["pid"], signal.SIGKILL)
@@ -328,20 +330,20 @@ def test_a_daemon_that_dies(attached: House) -> None:
     assert (vgpu["weight"], vgpu["quota_bytes"], vgpu["region_bytes"]) == (WEIGHT, MEMORY_BYTES, REGION_BYTES)
     assert vgpu["used_ns"] >= before["used_ns"] > 0
     assert host_command(attached.host.state_dir, "restart").returncode == 0
+    attached.let_spin_end()
     assert "synchronize: cudaSuccess" in attached.end_of_spin().output
-    assert_nothing_is_held(attached, free_bytes, pid)
+    assert_nothing_is_held(attached, pid)
     assert_a_program_passes(attached)
 
 
 def test_a_daemon_and_then_the_machine_die(attached: House) -> None:
     """The next daemon finds another run of it, and takes back what was held."""
-    free_bytes = free_bytes_of(attached)
     attached.start_spin(LONG_MS)
     pid = attached.vgpu()["clients"][0]["worker_pid"]
     os.kill(attached.host.status()["pid"], signal.SIGKILL)
     attached.boot()
     start_host(attached.host.state_dir, libvirt_uri=attached.uri)
-    assert_nothing_is_held(attached, free_bytes, pid)
+    assert_nothing_is_held(attached, pid)
     assert_a_program_passes(attached)
 
 
