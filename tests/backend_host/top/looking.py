@@ -114,10 +114,12 @@ def played(
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
-    """Keys, and all that comes of them."""
+    """Keys, and all that comes of them. The pilot's own `press` waits twice more until the process is idle."""
     for key in keys:
-        await pilot.press(key)
+        pilot.app.simulate_key(key)
+        await _through(pilot.app)
         await settle(pilot)
+        await pilot.app.animator.wait_until_complete()
 
 
 async def settle(pilot: Pilot[None]) -> None:
