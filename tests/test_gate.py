@@ -31,6 +31,9 @@ def test_broken():
     assert runs("broken") == 3
 """
 
+PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist -p pytest_timeout"}
+"""Those that are about it: another one takes longer to import than a planted suite runs."""
+
 
 class Planted:
     """A suite in a folder of its own, run with the plugin. Processes of pytest-xdist cost seconds each; who is about them asks for them."""
@@ -45,7 +48,7 @@ class Planted:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "tests.gate", "-p", "no:cacheprovider", "-q", *options],
             cwd=self.root,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **PLUGINS},
             stdout=subprocess.PIPE,
             text=True,
             check=False,

@@ -11,6 +11,7 @@ import pytest
 
 from tests.children import is_there, running
 from tests.end_to_end.host import wait_until
+from tests.test_gate import PLUGINS
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """
@@ -34,7 +35,7 @@ class Stressed:
         self.command = [sys.executable, "-m", "tests.stress", "--busy", "1"]
         self.options = {
             "cwd": root,
-            "env": {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+            "env": {**os.environ, "PYTHONPATH": str(ROOT), **PLUGINS},
             "stdout": subprocess.PIPE,
         }
         (root / "pytest.ini").write_text("[pytest]\nmarkers = \n    gpu\n    qemu\n")
