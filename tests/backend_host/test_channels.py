@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -84,13 +85,19 @@ class Process:
         ctypes.c_uint.in_dll(self.c, "nr_obeyed").value = nr_obeyed
 
 
-@pytest.fixture
-def process(tmp_path: Path) -> Process:
-    library = tmp_path / "channels.so"
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("channels") / "channels.so"
     sources = [SOURCE, Path(__file__).with_name("channels_driver.c")]
     command = ["gcc", *C_FLAGS, "-Dsyscall=driver_answers", "-fPIC", "-shared", *map(str, sources)]
     subprocess.run([*command, "-o", str(library)], check=True)
-    return Process(library)
+    return library
+
+
+@pytest.fixture
+def process(compiled: Path, tmp_path: Path) -> Process:
+    """The library keeps what it found, and a copy of it knows nothing yet."""
+    return Process(Path(shutil.copy(compiled, tmp_path)))
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_sheets_have_a_row_for_each_number_of_clients_and_each_system() -> None:
 
 def test_a_run_has_all_clients(tmp_path: Path) -> None:
     path, plot = tmp_path / "found.json", tmp_path / "found.png"
-    words = ("--device", "soft", "--seconds", "2", "--parts", "clients", "--program", "scan")
+    words = ("--device", "soft", "--seconds", "1", "--parts", "clients", "--program", "scan")
     assert main(["clients", *words, "--json", str(path), "--plot", str(plot)]) == 0
     document = json.loads(path.read_text())
     assert document["failures"] == []
