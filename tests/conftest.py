@@ -30,8 +30,16 @@ def _group(place: Path) -> str:
     return "vm" if place.parts[0] == "vm" else str(place)
 
 
-LONGEST = ["vm", "softgpu/test_compiler_programs.py"]
-"""Groups that begin, so that no process is left with one of them at the end."""
+LONGEST = [
+    "vm",
+    "softgpu/test_compiler_programs.py",
+    "end_to_end/test_restart.py",
+    "benchmarks/test_experiments.py",
+    "endurance/test_endurance.py",
+    "slicing/test_forced.py",
+    "softgpu/test_driver_sanitized.py",
+]
+"""Groups that begin, so that no process is left with one of them at the end: those of a minute or more, and what would come late."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
