@@ -136,7 +136,7 @@ def test_programs_of_a_machine_that_ended_are_gone(own_host: Host) -> None:
                 child.kill()  # as it dies with its guest
         wait_until(lambda: listed(own_host)["web"]["state"] == "shut off", "the end is noticed")
         wait_until(lambda: programs_of(own_host, "web") == [], "nothing of it is left")
-        assert run(path, "vector_add")[0] == 0
+        wait_until(lambda: run(path, "vector_add")[0] == 0, "its file is served anew")
         path.unlink()
         wait_until(lambda: listed(own_host) == {}, "without its file it is gone")
         assert "gone with its memory file" in command(own_host, "events")
