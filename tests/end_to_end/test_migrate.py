@@ -62,7 +62,7 @@ def test_the_mover_is_there(host: Host) -> None:
 def test_a_program_goes_on_there(host: Host) -> None:
     program = Program(host, "web")
     program.computes()
-    plan = ["from GPU 0 to GPU 1 by checkpoint: one program with 50 MiB", "planned: 1.01 s, of which 1 s of pause"]
+    plan = ["from GPU 0 to GPU 1 by checkpoint: one program with 50 MiB", "planned: 663 ms, of which 653 ms of pause"]
     assert said(host, "migrate", "web", "--to", "1", "--dry-run") == [f"web would move {plan[0]}", plan[1]]
     assert places(host) == {"web": 0}
     assert said(host, "migrate", "web", "--to", "1") == [f"web moves {plan[0]}", plan[1], "web is on GPU 1"]

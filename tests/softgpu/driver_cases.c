@@ -475,6 +475,8 @@ static const struct test_case cases[] = {
     {"checkpoint_timeout", case_checkpoint_timeout},
     {"checkpoint_blocks", case_checkpoint_blocks},
     {"checkpoint_refused", case_checkpoint_refused},
+    {"ask", case_ask},
+    {"asked", case_asked},
     {"move", case_move},
     {"fails", case_fails},
     {"fails_within", case_fails_within},

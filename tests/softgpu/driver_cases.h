@@ -56,6 +56,10 @@ int case_remap(const char *argument);
 int case_reserve(const char *argument);
 int case_kinds(const char *argument);
 
+/* driver_cases_remote.c */
+int case_ask(const char *argument);
+int case_asked(const char *argument);
+
 /* driver_cases_sharing.c */
 int case_share(const char *kind);
 int case_take(const char *kind);

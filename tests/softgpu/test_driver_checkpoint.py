@@ -17,7 +17,6 @@ def test_each_call_in_each_state(device: Device) -> None:
         "before CUDA_ERROR_NOT_INITIALIZED",
         "nowhere CUDA_ERROR_INVALID_VALUE",
         "nobody CUDA_ERROR_OPERATING_SYSTEM",
-        "init CUDA_ERROR_NOT_SUPPORTED",
         "thread 1",
         f"checkpoint {RUNNING} CUDA_ERROR_ILLEGAL_STATE",
         f"restore {RUNNING} CUDA_ERROR_ILLEGAL_STATE",

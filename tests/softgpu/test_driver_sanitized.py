@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs.build import build_one
+from tests.softgpu.asking import OK, Asker, Other
 from tests.softgpu.driver_harness import SANITIZED_CASES, SANITIZED_LIBRARY, TIMEOUT_S, Device, build_sanitized
 
 
@@ -57,6 +58,17 @@ def test_sharing_is_clean(tmp_path: Path, kind: str) -> None:
     maker.communicate("\n\n", timeout=TIMEOUT_S)
     assert maker.returncode == 0
     device.close()
+
+
+def test_asking_another_process_is_clean(tmp_path: Path) -> None:
+    settings = {"LD_LIBRARY_PATH": str(SANITIZED_LIBRARY.parent), "ASAN_OPTIONS": "handle_segv=0:log_path=stderr"}
+    device = Device(tmp_path, settings)
+    target, asker = Other(device, "asked", cases=SANITIZED_CASES), Asker(device, SANITIZED_CASES)
+    assert asker.goes_round(target.pid) == [OK] * 4
+    assert target.does("compute").startswith("right")
+    for process in (target.process, asker.process):
+        process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0
 
 
 def test_going_on_in_optimised_code_is_clean(tmp_path: Path) -> None:

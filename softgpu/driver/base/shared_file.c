@@ -60,26 +60,33 @@ bool sgp_shared_place_of(int file, struct sgp_shared_place *place)
     return true;
 }
 
-int sgp_shared_open(const struct sgp_shared_place *place, enum sgp_shared_kind kind, struct sgp_shared_head *head)
+int sgp_shared_open_at(uint64_t process, uint64_t descriptor, enum sgp_shared_kind kind, struct sgp_shared_head *head)
 {
     char path[64], target[sizeof(FILE_LINK)];
-    struct stat status;
     int file;
 
-    snprintf(path, sizeof(path), "/proc/%llu/fd/%llu", (unsigned long long)place->process,
-             (unsigned long long)place->descriptor);
+    snprintf(path, sizeof(path), "/proc/%llu/fd/%llu", (unsigned long long)process, (unsigned long long)descriptor);
     /* Looked at before it is opened: a forged place may name anything, and opening a device or a pipe has effects. */
     if (readlink(path, target, sizeof(target)) != (ssize_t)sizeof(target) ||
         strncmp(target, FILE_LINK, sizeof(FILE_LINK) - 1)) {
         return -1;
     }
     file = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    if (file >= 0 && !fstat(file, &status) && (uint64_t)status.st_ino == place->inode && sgp_shared_read(file, head) &&
-        head->kind == kind) {
-        return file;
-    }
-    if (file >= 0) {
+    if (file >= 0 && (!sgp_shared_read(file, head) || head->kind != kind)) {
         close(file);
+        return -1;
     }
-    return -1;
+    return file;
+}
+
+int sgp_shared_open(const struct sgp_shared_place *place, enum sgp_shared_kind kind, struct sgp_shared_head *head)
+{
+    int file = sgp_shared_open_at(place->process, place->descriptor, kind, head);
+    struct stat status;
+
+    if (file >= 0 && (fstat(file, &status) || (uint64_t)status.st_ino != place->inode)) {
+        close(file);
+        return -1;
+    }
+    return file;
 }

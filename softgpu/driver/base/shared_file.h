@@ -15,7 +15,8 @@
 enum sgp_shared_kind {
     SGP_SHARED_MEMORY = 1, /* one piece of physical memory */
     SGP_SHARED_POOL,
-    SGP_SHARED_EVENT, /* a head, and words behind it */
+    SGP_SHARED_EVENT,    /* a head, and words behind it */
+    SGP_SHARED_REQUESTS, /* likewise (context/remote.c) */
 };
 
 struct sgp_shared_head {
@@ -42,6 +43,8 @@ struct sgp_shared_place {
 
 bool sgp_shared_place_of(int file, struct sgp_shared_place *place);
 /* A descriptor of the file there, which is the kind's; -1: there is none. */
+int sgp_shared_open_at(uint64_t process, uint64_t descriptor, enum sgp_shared_kind kind, struct sgp_shared_head *head);
+/* The same, and the file is the very one. */
 int sgp_shared_open(const struct sgp_shared_place *place, enum sgp_shared_kind kind, struct sgp_shared_head *head);
 
 #endif

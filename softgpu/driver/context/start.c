@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/state.h"
+#include "context/checkpoint_steps.h"
 #include "cuda_api/prototypes.h"
 #include "cuda_api/visible.h"
 #include "memory/memory_map.h"
@@ -89,6 +90,7 @@ static void forked_child(void)
     for (int i = 0; i < sgp_nr_devices; i++) {
         sgp_state_close_in_child(sgp_devices[i].state);
     }
+    sgp_remote_close_in_child();
 }
 
 /* Which devices the program sees, in its order. */
@@ -121,7 +123,7 @@ static CUresult initialise(void)
             return result;
         }
     }
-    if (pthread_atfork(NULL, NULL, forked_child)) {
+    if (!sgp_remote_open(sgp_checkpoint_serve) || pthread_atfork(NULL, NULL, forked_child)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sgp_device_lacks_wall = sgp_wall_is_missing;

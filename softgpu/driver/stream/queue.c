@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/thread.h"
 #include "stream/capture.h"
 
 #define MAX_EXECUTORS         256u
@@ -79,28 +80,10 @@ static void *executor_main(void *unused);
 
 static bool executor_create(void)
 {
-    pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t blocked, before;
-    int failed;
+    const bool is_made = sgp_thread_begin(executor_main, NULL);
 
-    /* The program's signals are the program's threads' affair. Faults of kernels must not be blocked: the kernel would
-     * kill us. */
-    sigfillset(&blocked);
-    sigdelset(&blocked, SIGSEGV);
-    sigdelset(&blocked, SIGBUS);
-    sigdelset(&blocked, SIGFPE);
-    sigdelset(&blocked, SIGILL);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    failed = pthread_create(&thread, &attributes, executor_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    if (!failed) {
-        nr_executors++;
-    }
-    return !failed;
+    nr_executors += is_made;
+    return is_made;
 }
 
 static void make_ready(struct CUstream_st *stream)

@@ -8,18 +8,12 @@
  */
 #include "stream/shared_event.h"
 
-#include <errno.h>
-#include <linux/futex.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/futex.h"
 #include "stream/queue.h"
-
-#define LOOK_NS 10000000 /* between looks at who lives */
 
 struct words {
     _Atomic uint32_t nr_recorded;
@@ -125,7 +119,7 @@ void sgp_shared_event_complete(struct sgp_shared_event *shared, uint32_t number)
 
     while (!has_reached(before, number)) {
         if (atomic_compare_exchange_weak(&shared->words->nr_completed, &before, number)) {
-            syscall(SYS_futex, &shared->words->nr_completed, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+            sgp_futex_wake(&shared->words->nr_completed);
             break;
         }
     }
@@ -152,7 +146,6 @@ bool sgp_shared_event_is_complete(const struct sgp_shared_event *shared)
 /* Without the lock, but for looks. The event stays while this lasts. */
 static void wait_for(struct sgp_shared_event *shared, uint32_t number, const struct CUctx_st *context)
 {
-    const struct timespec look = {.tv_nsec = LOOK_NS};
     bool goes_on = true;
 
     while (goes_on) {
@@ -161,7 +154,7 @@ static void wait_for(struct sgp_shared_event *shared, uint32_t number, const str
         if (has_reached(seen, number)) {
             return;
         }
-        if (syscall(SYS_futex, &shared->words->nr_completed, FUTEX_WAIT, seen, &look, NULL, 0) && errno == ETIMEDOUT) {
+        if (!sgp_futex_wait(&shared->words->nr_completed, seen, SGP_LOOK_NS)) {
             sgp_lock();
             goes_on = !context->error && !context->is_ending && recorder_lives(shared);
             sgp_unlock();

@@ -73,8 +73,8 @@ def test_it_moves(host: MovingHost, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     ("nr_programs", "said"),
     [
         (0, "from GPU 0 to GPU 1: it has no program"),
-        (1, "from GPU 0 to GPU 1 by checkpoint: one program with 8 GiB\nplanned: 2.92 s, of which 1.32 s of pause"),
-        (2, "from GPU 0 to GPU 1 by checkpoint: 2 programs with 8 GiB\nplanned: 2.92 s, of which 1.32 s of pause"),
+        (1, "from GPU 0 to GPU 1 by checkpoint: one program with 8 GiB\nplanned: 2.81 s, of which 1.21 s of pause"),
+        (2, "from GPU 0 to GPU 1 by checkpoint: 2 programs with 8 GiB\nplanned: 2.81 s, of which 1.21 s of pause"),
     ],
 )
 def test_plans_in_words(nr_programs: int, said: str) -> None:
@@ -85,8 +85,8 @@ def test_plans_in_words(nr_programs: int, said: str) -> None:
         "mover": "checkpoint",
         "nr_programs": nr_programs,
         "memory_bytes": 8 << 30,
-        "duration_ns": 2_920_000_000,
-        "pause_ns": 1_320_000_000,
+        "duration_ns": 2_810_000_000,
+        "pause_ns": 1_210_000_000,
     }
     assert migrating.plan_text(plan) == said
     migration = {"plan": plan, "stage": "done", "pause_ns": 1_250_000_000}

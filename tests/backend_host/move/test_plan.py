@@ -8,7 +8,7 @@ import pytest
 from backend_host.device.readings import Keeps, WorkerReading, WorkerState
 from backend_host.errors import RefusedError
 from backend_host.generated.counters import WorkerCounters
-from backend_host.move.plan import NoPlanError, Plan, Side, Traveller, make_plan
+from backend_host.move.plan import PAUSE_S, NoPlanError, Plan, Side, Traveller, make_plan
 from scheduler.placement import Candidate, Wish
 
 GIB = 1 << 30
@@ -57,9 +57,9 @@ def with_candidate(side: Side, **known: Any) -> Side:
 def test_memory_makes_pause_and_time_ahead() -> None:
     plan = make_plan(web(program(6 * GIB, GIB), program(2 * GIB, GIB)), ORIGIN, TARGET)
     assert plan == Plan("web", 0, 1, "checkpoint", 2, 8 * GIB, plan.seconds, plan.pause_s)
-    assert plan.seconds == pytest.approx(2.92)
-    assert plan.pause_s == pytest.approx(1.32)
-    assert make_plan(web(program()), ORIGIN, TARGET).pause_s == 1.0, "contexts alone"
+    assert plan.seconds == pytest.approx(2.81)
+    assert plan.pause_s == pytest.approx(1.21)
+    assert make_plan(web(program()), ORIGIN, TARGET).pause_s == PAUSE_S, "contexts alone"
 
 
 def test_without_programs_nothing_is_checkpointed() -> None:
