@@ -9,9 +9,10 @@ What it does comes on its standard output, as lines of JSON: {"pid", "step"} as 
 
     lock, checkpoint, restore with the two devices exchanged, unlock
 
-Where a lock or a checkpoint fails, those that are checkpointed are restored where they were, and all that are locked are unlocked. A process
-whose restore fails stays as it is, for ever: it is for the daemon to end it. The end of the standard input ends this process at once, whatever
-it is at: the next daemon ends workers that are on their way.
+Where a lock or a checkpoint fails those that are checkpointed are restored where they were, and all that are locked are unlocked; and so they
+are where none can be restored on the other device (return). A process whose restore fails for good stays as it is, for ever: it is for the
+daemon to end it. The end of the standard input ends this process at once, whatever it is at: the next daemon ends workers that are on their
+way.
 
 Wrong when: a call of the driver never returns. The daemon ends this process then, and the workers that it had locked.
 """
@@ -31,7 +32,7 @@ from cffi import FFI
 
 LOCK_MS = 1000
 """Workers stand, so nothing is on the device that a lock would wait for."""
-LOCK, CHECKPOINT, RESTORE, UNLOCK = "lock", "checkpoint", "restore", "unlock"
+LOCK, CHECKPOINT, RESTORE, RETURN, UNLOCK = "lock", "checkpoint", "restore", "return", "unlock"
 
 DECLARATIONS = """
 typedef int CUresult;
@@ -133,6 +134,8 @@ class Change:
             self._all(UNLOCK, [pid for pid in locked if pid in kept or pid not in checkpointed], self._driver.unlock)
             return
         restored = self._all(RESTORE, pids, lambda pid: self._driver.restore(pid, pairs))
+        if not restored:
+            restored = self._all(RETURN, pids, self._driver.restore)
         self._all(UNLOCK, restored, self._driver.unlock)
 
     def _all(self, name: str, pids: Iterable[int], step: Step) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from backend_host.config import PACKAGE_ROOT
 from backend_host.errors import FairGVError
-from backend_host.move.checkpoint import CHECKPOINT, LOCK, UNLOCK
+from backend_host.move.checkpoint import CHECKPOINT, LOCK, RETURN, UNLOCK
 
 READY_S = 60.0
 """To open a device library takes a driver 100s of ms, and seconds while it is busy."""
@@ -114,6 +114,7 @@ class Checkpointer:
             _note(seen[message["pid"]], message, ms)
         ended = "" if is_done else f"the process that changes devices {self._how_it_ended(self._change_s)}"
         has_changed = bool(seen) and all(each.results.get(CHECKPOINT) == 0 for each in seen.values())
+        has_changed = has_changed and not any(RETURN in each.results for each in seen.values())
         stuck = {pid: _why(each, ended) for pid, each in seen.items() if each.is_locked}
         return Outcome(has_changed and len(stuck) < len(seen), stuck, _first_error(seen) or ended, ms)
 

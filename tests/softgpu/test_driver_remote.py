@@ -31,12 +31,20 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes anothe
 def begins_to_lock(asker: Asker, target: Other) -> None:
     """Until it is at it, with a lock on the file by which the other is asked."""
     tell(asker.process, f"lock {target.pid}")
-    [file] = [each for each in Path(f"/proc/{target.pid}/fd").iterdir() if "softgpu-shared" in str(each.readlink())]
+    [file] = [each for each in Path(f"/proc/{target.pid}/fd").iterdir() if "softgpu-shared" in target_of(each)]
     with file.open("r+b") as opened:
         while True:
             lock = fcntl.fcntl(opened, _F_OFD_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
             if struct.unpack(_FLOCK, lock)[0] != fcntl.F_UNLCK:
                 return
+
+
+def target_of(descriptor: Path) -> str:
+    """Empty of one that was closed meanwhile."""
+    try:
+        return str(descriptor.readlink())
+    except FileNotFoundError:
+        return ""
 
 
 @pytest.fixture

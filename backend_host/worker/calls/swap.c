@@ -445,7 +445,9 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
     const bool is_to_be_told = goes || keeps == FGW_KEEPS_SHARED || fgw_motion(&worker->grantee) == FGW_MOTION_STAND;
     atomic_store_explicit(&worker->slot->keeps, is_to_be_told ? keeps : FGW_KEEPS_NOT, memory_order_relaxed);
     tell(worker, has_to_go(worker) && (keeps == FGW_KEEPS_NOT || keeps == FGW_KEEPS_FOR_WORK), now_ns);
-    give_back(worker);
+    if (is_settled) {
+        give_back(worker); /* a driver may wait for all work with it, what waits for the client included */
+    }
     return is_news;
 }
 

@@ -71,9 +71,12 @@ def test_one_that_is_not_put_on_the_other_device_is_stuck(
 
 
 def test_where_none_is_put_there_nothing_has_changed(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = changed(library, monkeypatch, "other 70 2 ", 70)
-    assert not outcome.has_changed
-    assert list(outcome.stuck) == [70]
+    refused = "other 70 1 other 71 1 other 72 1 "
+    outcome = changed(library, monkeypatch, refused)
+    assert (outcome.has_changed, outcome.stuck) == (False, {})
+    assert outcome.reason == "restore of worker 70 gives CUDA error 1"
+    outcome = changed(library, monkeypatch, f"{refused} restore 71 304 ")
+    assert (outcome.has_changed, outcome.stuck) == (False, {71: "its return gives CUDA error 304"})
 
 
 @pytest.mark.parametrize(
