@@ -102,6 +102,7 @@ class Workers:
         have failed."""
         self._suspect = suspect
         self._is_closed = False
+        self._is_resting = False
         self._page = page
         self._store = store or Store()
         self._gpu = gpu
@@ -293,6 +294,18 @@ class Workers:
         for worker in warm:
             worker.stop()
 
+    def rest(self, *, is_resting: bool) -> None:
+        """Whether no worker is kept warm, so that the device has no contexts but those of programs: then it takes less power, and a program's
+        first context takes longer."""
+        with self._lock:
+            if self._is_resting == is_resting:
+                return
+            self._is_resting = is_resting
+            dismissed, self._warm = (self._warm, []) if is_resting else ([], self._warm)
+        for worker in dismissed:
+            worker.stop()
+        self._wake()
+
     def stop(self) -> None:
         """Ends all workers and waits for them."""
         with self._lock:
@@ -343,7 +356,7 @@ class Workers:
         """True unless workers are missing that could not be started; then it is worth another attempt later."""
         try:
             with self._lock:
-                is_open = not (self._is_stopping or self._is_closed)
+                is_open = not (self._is_stopping or self._is_closed or self._is_resting)
                 while is_open and self._nr_failures < MAX_FAILURES and len(self._warm) < self._nr_warm:
                     self._warm.insert(0, self._spawn())
         except ControlPageFullError:
@@ -391,7 +404,7 @@ class Workers:
                 worker.on_end(worker, status)
         except Exception:
             log.exception("what follows the end of worker %d failed", worker.process.pid)
-        if not was_warm:
+        if worker.record is not None:
             self._store.drop(worker.item)
         self._page.worker_free(worker.slot)
         with self._lock:

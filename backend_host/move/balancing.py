@@ -1,5 +1,7 @@
 """Balancing by the daemon: ten times a second it looks at what all vGPUs want, and has those move that scheduler/balance.py says.
 
+With `compact` a Gpu without vGPUs keeps no warm workers, as contexts keep a device from resting.
+
 A vGPU that is to be on its Gpu (`--gpu`) stays there, and so does one that no mover can move now. Each decision is in the log with its numbers.
 
 Wrong when: demands are. They are means of the last minute, and of a program that computes on the CPU while it waits they are too high.
@@ -19,7 +21,7 @@ from backend_host.rehousing import why_out
 from backend_host.service.journal import about
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
-from scheduler.balance import MODES, OFF, Balancer, Device, Load
+from scheduler.balance import COMPACT, MODES, OFF, Balancer, Device, Load
 
 _LOOK_S = 0.1
 
@@ -66,6 +68,8 @@ class Balancing:
     def _run(self) -> None:
         while not self._is_stopping.is_set():
             if self._balancer.mode == OFF:
+                for gpu in self._gpus:
+                    gpu.workers.rest(is_resting=False)
                 self._changed.wait()
                 self._changed.clear()
                 continue
@@ -79,6 +83,9 @@ class Balancing:
     def look(self) -> None:
         """One look, and what follows from it."""
         vgpus = self._vgpus.all()
+        used = {gpu for vgpu in vgpus for gpu in (vgpu.gpu, vgpu.coming and vgpu.coming.gpu)}
+        for gpu in self._gpus:
+            gpu.workers.rest(is_resting=self._balancer.mode == COMPACT and gpu not in used)
         devices = [
             Device(gpu.number, gpu.capacity.allocatable or gpu.device.memory_bytes, MAX_VGPUS, why_out(gpu))
             for gpu in self._gpus

@@ -28,6 +28,7 @@ from backend_host.workers import (
     preemption_environment,
 )
 from tests.backend_host.worker_harness import WALLS, tenant_of, walls_here
+from tests.end_to_end.host import wait_until
 
 MakeWorkers = Callable[..., Workers]
 numbers = itertools.count(2000)
@@ -132,6 +133,22 @@ def test_a_warm_worker_that_died_is_replaced(
     end = End()
     assert workers.assign(assignment(region_fd), end) is not warm
     assert end.wait() is not None
+
+
+def test_a_device_that_rests_has_no_warm_worker(
+    make_workers: MakeWorkers, control: ControlPage, region_fd: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = make_workers(nr_warm=1)
+    warm = warm_worker(workers)
+    workers.rest(is_resting=True)
+    assert warm.is_ended.wait(60)
+    end = End()
+    workers.assign(assignment(region_fd), end)
+    assert end.wait() is not None, "a client gets one of its own"
+    wait_until(lambda: control.workers() == [], "none is left")
+    workers.rest(is_resting=False)
+    assert warm_worker(workers) is not warm
+    assert "before it had a client" not in caplog.text, "that nobody doubts the device for"
 
 
 def test_a_client_is_not_given_to_a_dead_worker(make_workers: MakeWorkers, region_fd: int) -> None:

@@ -79,6 +79,21 @@ def test_off_is_the_default(host: MovingHost) -> None:
         host.ask("balance", mode="best")
 
 
+def test_a_gpu_that_compact_left_empty_keeps_no_contexts(host: MovingHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: dict[int, bool] = {}
+    for gpu in host.gpus:
+        monkeypatch.setattr(
+            gpu.workers, "rest", lambda *, is_resting, number=gpu.number: rests.update({number: is_resting})
+        )
+    put(host, {"web": 0.2})
+    host.balancing.set_mode("compact")
+    look(host, 1)
+    assert rests == {0: False, 1: True, 2: True}
+    host.balancing.set_mode("balance")
+    look(host, 1)
+    assert rests == {0: False, 1: False, 2: False}
+
+
 def test_with_one_gpu_there_is_nothing_to_balance(host: MovingHost) -> None:
     del host.gpus[1:]
     with pytest.raises(RefusedError, match="this host has one Gpu"):
