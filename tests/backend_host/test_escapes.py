@@ -78,10 +78,12 @@ def scene(
 
 
 def test_what_is_open(scene: Scene) -> None:
-    """Nothing but what it needs: its input, what kernels say, the device, its life, its own words, the daemon's socket."""
+    """Nothing but what it needs: its input, what kernels say, the device, what softgpu is asked by, its life, its own words, the daemon's
+    socket."""
     assert scene.attack("descriptors").number
     targets = [line.split(" ", 1)[1] for line in (scene.own.cache / "descriptors").read_text().splitlines()]
-    known = ("/dev/null", "/memfd:kernel-output", "/memfd:fairgv-lives", "/device.0", "/errors-", "socket:[")
+    memory = ("/memfd:kernel-output", "/memfd:softgpu-shared", "/memfd:fairgv-lives")
+    known = ("/dev/null", *memory, "/device.0", "/errors-", "socket:[")
     assert [target for target in targets if not any(name in target for name in known)] == []
     assert sum("socket:[" in target for target in targets) == 1
 
