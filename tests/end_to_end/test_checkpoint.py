@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.host import Host, own_device, start_host, stop_host
+from tests.end_to_end.host import Host, own_device, start_host, stop_host, wait_until
 from tests.end_to_end.test_suspension import Program
 from tests.softgpu.asking import OK, Asker
 from tests.softgpu.driver_harness import Device, build
@@ -39,8 +39,14 @@ def nr_kernels(host: Host, number: int) -> int:
 
 
 def worker_pid(host: Host) -> int:
-    [vgpu] = host.status()["vgpus"]
-    return int(vgpu["clients"][0]["worker_pid"])
+    """Of its one program, which may be served before the daemon lists it."""
+
+    def clients() -> list[dict[str, int]]:
+        [vgpu] = host.status()["vgpus"]
+        return list(vgpu["clients"])
+
+    wait_until(lambda: bool(clients()), "the program is listed")
+    return clients()[0]["worker_pid"]
 
 
 def test_a_worker_goes_to_the_other_device_and_back(host: Host, asker: Asker) -> None:
