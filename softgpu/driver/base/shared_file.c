@@ -28,7 +28,7 @@ int sgp_shared_new(struct sgp_shared_head *head, enum sgp_shared_kind kind, cons
 
     *head = (struct sgp_shared_head){.magic = HEAD_MAGIC, .kind = kind, .bytes = bytes};
     sgp_state_identity(state, head->device);
-    if (file >= 0 && ftruncate(file, (off_t)(SGP_SHARED_HEAD_BYTES + bytes)) == 0 &&
+    if (file >= 0 && ftruncate(file, (off_t)(sgp_shared_head_bytes(kind) + bytes)) == 0 &&
         fcntl(file, F_ADD_SEALS, SEALS) == 0 && sgp_shared_write(file, head)) {
         return file;
     }
@@ -45,7 +45,7 @@ bool sgp_shared_read(int file, struct sgp_shared_head *head)
 
     return seals >= 0 && (seals & SEALS) == SEALS && !fstat(file, &status) &&
            pread(file, head, sizeof(*head), 0) == (ssize_t)sizeof(*head) && head->magic == HEAD_MAGIC &&
-           head->bytes <= MAX_BYTES && SGP_SHARED_HEAD_BYTES + head->bytes <= (uint64_t)status.st_size;
+           head->bytes <= MAX_BYTES && sgp_shared_head_bytes(head->kind) + head->bytes <= (uint64_t)status.st_size;
 }
 
 bool sgp_shared_place_of(int file, struct sgp_shared_place *place)

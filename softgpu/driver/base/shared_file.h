@@ -11,6 +11,7 @@
 
 /* The head's room: the memory behind it may have huge pages. */
 #define SGP_SHARED_HEAD_BYTES (UINT64_C(2) << 20)
+#define SGP_SHARED_WORDS_AT   UINT64_C(4096) /* of a file of few words */
 
 enum sgp_shared_kind {
     SGP_SHARED_MEMORY = 1, /* one piece of physical memory */
@@ -18,6 +19,12 @@ enum sgp_shared_kind {
     SGP_SHARED_EVENT,    /* a head, and words behind it */
     SGP_SHARED_REQUESTS, /* likewise (context/remote.c) */
 };
+
+/* What stands before the memory. A file of few words is small: a process may be allowed no larger ones. */
+static inline uint64_t sgp_shared_head_bytes(uint64_t kind)
+{
+    return kind == SGP_SHARED_REQUESTS ? SGP_SHARED_WORDS_AT : SGP_SHARED_HEAD_BYTES;
+}
 
 struct sgp_shared_head {
     uint64_t magic;

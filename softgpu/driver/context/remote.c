@@ -42,7 +42,8 @@ _Static_assert(sizeof(struct page) <= SGP_PAGE_BYTES, "processes map one page");
 
 static struct page *page_map(int file)
 {
-    void *page = mmap(NULL, SGP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)SGP_SHARED_HEAD_BYTES);
+    void *page = mmap(NULL, SGP_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                      (off_t)sgp_shared_head_bytes(SGP_SHARED_REQUESTS));
 
     return page == MAP_FAILED ? NULL : page;
 }

@@ -45,6 +45,7 @@ def test_what_was_used_is_counted_where_it_was(travel: Travel) -> None:
     vgpu = travel.opened()
     guest = travel.program(vgpu)
     filled(guest, 2)
+    wait_until(lambda: travel.registry.statistics()[0].used_ns > 0, "it is charged")
     [told] = travel.registry.statistics()
     for to in (THERE, HERE, THERE):
         assert travel.move(vgpu, to).stage == "done"
