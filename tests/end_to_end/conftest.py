@@ -22,3 +22,11 @@ def own_host(tmp_path: Path) -> Iterator[Host]:
     running = start_host(tmp_path)
     yield running
     stop_host(running)
+
+
+@pytest.fixture(scope="module")
+def two_devices() -> Iterator[None]:
+    """softgpu has two, for daemons that begin in this module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+        yield

@@ -21,13 +21,6 @@ WATCHED_NS = 10**9
 
 
 @pytest.fixture(scope="module")
-def two_devices() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
-        yield
-
-
-@pytest.fixture(scope="module")
 def host(two_devices: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     running = start_host(tmp_path_factory.mktemp("two"))
     yield running

@@ -24,13 +24,6 @@ STAGES = ("", "preparing", "leaving", "changing", "returning", "done", "aborted"
 
 
 @pytest.fixture(scope="module")
-def two_devices() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
-        yield
-
-
-@pytest.fixture(scope="module")
 def host(two_devices: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     host = start_host(tmp_path_factory.mktemp("moves"))
     yield host

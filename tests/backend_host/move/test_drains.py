@@ -1,32 +1,20 @@
 """A drained Gpu takes no vGPU, says so, and stays drained for the next daemon."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from backend_host.device.failure import Failure
 from backend_host.device.gpu import Gpu
-from backend_host.entitlement import PLAIN, Entitlement
+from backend_host.entitlement import Entitlement
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.move.drains import FILE, Drains
-from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
-from tests.backend_host.test_gpu import ME, REGION_BYTES, TABLE_HASH, devices, gpus
+from tests.backend_host.test_gpu import devices, gpus
+from tests.backend_host.test_rehousing import opened, registry
 
-__all__ = ["devices", "gpus"]  # fixtures
-
-
-@pytest.fixture
-def registry(gpus: list[Gpu]) -> Iterator[VGpuRegistry]:
-    registry = VGpuRegistry(gpus, TABLE_HASH)
-    yield registry
-    registry.remove_all()
-
-
-def opened(registry: VGpuRegistry, name: str, entitlement: Entitlement = PLAIN) -> VGpu:
-    return registry.open_session(name, entitlement, REGION_BYTES, ME)
+__all__ = ["devices", "gpus", "registry"]  # fixtures
 
 
 def test_no_vgpu_comes_to_it(registry: VGpuRegistry, gpus: list[Gpu], tmp_path: Path) -> None:
