@@ -21,6 +21,7 @@ from typing import Any
 
 from backend_host.device.audit import Audit
 from backend_host.device.readings import (
+    Bound,
     Grant,
     HandOver,
     Keeps,
@@ -50,6 +51,7 @@ _WORDS |= {name: dict(enumerate(words)) for name, words in BOUNDS.items()}
 _PLAIN = tuple(field.name for field in fields(WorkerCounters) if field.name not in _MEMBERS)
 _KEEPS = frozenset(map(int, Keeps))
 _STAGES = frozenset(map(int, Stage))
+_ANY_BOUND = sum(Bound)
 _COMMAND_RUN, _COMMAND_PATIENT = 0, 1  # enum fgw_worker_command
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """Whoever may write an object could otherwise end all that map it, by making it shorter."""
@@ -188,9 +190,10 @@ class ControlPage:
         """Has its workers bring their memory off the device, each until its client calls; or has those come back that have not."""
         lib.fgw_control_set_suspended(self.page, _bounded(vgpu, MAX_VGPUS), is_suspended)
 
-    def set_motion(self, vgpu: int, motion: Motion) -> None:
-        """How far its workers are to go, as it changes its Gpu (worker/page/motion.h)."""
-        lib.fgw_control_set_motion(self.page, _bounded(vgpu, MAX_VGPUS), motion)
+    def set_motion(self, vgpu: int, motion: Motion, device: int = 0) -> None:
+        """How far its workers are to go, as it changes its Gpu (worker/page/motion.h), and to which device: its ordinal among those that a
+        worker sees."""
+        lib.fgw_control_set_motion(self.page, _bounded(vgpu, MAX_VGPUS), motion, device)
 
     def set_limits(
         self, vgpu: int, *, contexts: int = 0, streams: int = 0, modules: int = 0, image_bytes: int = 0
@@ -273,6 +276,8 @@ class ControlPage:
             is_suspended=bool(reading.is_suspended),
             keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
             stage=Stage(reading.stage) if reading.stage in _STAGES else Stage.RUNS,
+            bound=Bound(reading.bound & _ANY_BOUND),
+            ahead_bytes=reading.ahead_bytes,
             is_displaced=bool(reading.is_displaced),
             phase=_phase(reading.phase),
             stalled_since_ns=reading.stalled_since_ns,

@@ -54,6 +54,46 @@ class Motion(enum.IntEnum):
     NONE = 0
     PREPARE = 1
     STAND = 2
+    COPY = 3
+    CHANGE = 4
+
+
+class Bound(enum.IntFlag):
+    """Why replay does not move a program: enum fgw_bound."""
+
+    VARIABLES = 1 << 0
+    FUNCTIONS = 1 << 1
+    HEAP = 1 << 2
+    NESTED = 1 << 3
+    IMAGES = 1 << 4
+    GRAPHS = 1 << 5
+    ARRAYS = 1 << 6
+    MEMORY = 1 << 7
+    SHARED = 1 << 8
+    LINKS = 1 << 9
+    DEVICE = 1 << 10
+    OBJECTS = 1 << 11
+
+    def texts(self) -> list[str]:
+        """For a person, behind a program's name."""
+        return [_BOUND[each] for each in Bound if each in self]
+
+
+NOT_BOUND = Bound(0)
+_BOUND = {
+    Bound.VARIABLES: "has module variables",
+    Bound.FUNCTIONS: "took addresses of device functions",
+    Bound.HEAP: "uses the device's heap",
+    Bound.NESTED: "has kernels that launch kernels",
+    Bound.IMAGES: "has an image that was not kept or cannot be read",
+    Bound.GRAPHS: "has graphs",
+    Bound.ARRAYS: "has arrays, textures or surfaces",
+    Bound.MEMORY: "has memory that the driver placed",
+    Bound.SHARED: "shares memory with other programs",
+    Bound.LINKS: "links images",
+    Bound.DEVICE: "has a process that does not reach the other device",
+    Bound.OBJECTS: "has an object that did not come out equal",
+}
 
 
 class Stage(enum.IntEnum):
@@ -182,6 +222,10 @@ class WorkerReading(WorkerCounters):
     """Why its memory is on the device still, though it is to go."""
     stage: Stage = Stage.RUNS
     """How far it is, where its vGPU changes its Gpu."""
+    bound: Bound = NOT_BOUND
+    """Why replay does not move it."""
+    ahead_bytes: int = 0
+    """Of its memory, that are on the device that it goes to, too."""
 
 
 def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:

@@ -1,14 +1,18 @@
 """A worker whose vGPU changes its Gpu: it makes ready, stands with its memory off the device, and goes on here, or by another page."""
 
 import dataclasses
+import enum
+import re
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from cffi import FFI
 
 from backend_host.device.control import ControlPage
-from backend_host.device.readings import Keeps, Motion, Stage, WorkerReading, WorkerState
+from backend_host.device.readings import Bound, Keeps, Motion, Stage, WorkerReading, WorkerState
 from backend_host.shelf import Message
+from backend_host.worker.build_ffi import HERE
 from ivshmem.passing import send_with
 from ivshmem.region import ClientState
 from tests.backend_host.test_swap import DEVICE, SPAN, STEP, filled, first_word, numbered, words
@@ -75,6 +79,18 @@ def change_page(served: Served, page: ControlPage) -> tuple[int, int]:
         send_with(served.worker.socket, Message(PAGE, (vgpu, slot), 0).packed(), objects)
     wait_until(lambda: reading(page, slot).state is WorkerState.SERVING, "it goes by the other page")
     return vgpu, slot
+
+
+@pytest.mark.parametrize("words", [Motion, Stage, Bound, Keeps])
+def test_what_the_page_says_has_the_same_words_here(words: type[enum.IntEnum | enum.IntFlag]) -> None:
+    name = f"fgw_{words.__name__.lower()}"
+    body = (HERE / "page/layout.h").read_text().partition(f"enum {name} {{")[2].partition("}")[0]
+    parsed = FFI()
+    parsed.cdef(f"enum {name} {{{re.sub(r'/[*].*?[*]/', '', body)}}};")
+    found = {
+        key.removeprefix(f"{name.upper()}_"): value for key, value in parsed.typeof(f"enum {name}").relements.items()
+    }
+    assert {key: value for key, value in found.items() if key != "LAST"} == {each.name: each.value for each in words}
 
 
 def test_it_stands_with_its_memory_off_the_device_and_goes_on(served: Served) -> None:

@@ -205,6 +205,7 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&vgpu->limit_permille, 0);
             atomic_store(&vgpu->suspension, 0);
             atomic_store(&vgpu->motion, FGW_MOTION_NONE);
+            atomic_store(&vgpu->motion_device, 0);
             for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {
                 atomic_store(&vgpu->most[i], 0);
             }
@@ -387,8 +388,10 @@ bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct 
     reading->is_suspended = fgw_vgpu_is_suspended(control, vgpu, slot);
     reading->keeps = atomic_load(&own->keeps);
     reading->stage = atomic_load(&own->stage);
+    reading->bound = atomic_load(&own->bound);
     reading->phase = atomic_load(&own->phase);
     reading->stalled_since_ns = atomic_load(&own->stalled_since_ns);
+    reading->ahead_bytes = atomic_load(&own->ahead_bytes);
     fgw_counters_read(own, &reading->counters);
     for (uint32_t i = 0; i < sizeof(reading->program) - 1; i++) {
         const char letter = own->program[i];

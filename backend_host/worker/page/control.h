@@ -35,8 +35,10 @@ struct fgw_worker_reading {
     uint32_t is_suspended; /* its memory is to be off the device until its client calls */
     uint32_t keeps;        /* enum fgw_keeps, as the worker says */
     uint32_t stage;        /* enum fgw_stage, as the worker says */
+    uint32_t bound;        /* enum fgw_bound, as the worker says */
     uint32_t phase;
     uint64_t stalled_since_ns;
+    uint64_t ahead_bytes; /* of its memory, that are on the device that it goes to, too */
     char program[64];
     struct fgw_counters counters;
 };

@@ -19,6 +19,8 @@ void fgw_grantee_go_over(struct fgw_grantee *grantee, struct fgw_grantee *to)
     atomic_store(&slot->refused_bytes, 0);
     atomic_store(&slot->displaced_since_ns, 0);
     atomic_store(&slot->returned, 0);
+    atomic_store(&slot->bound, 0);
+    atomic_store(&slot->ahead_bytes, 0);
     to->client = grantee->client;
     if (!is_suspended) {
         fgw_room_return(to);

@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 17u
+#define FGW_CONTROL_VERSION 18u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -89,7 +89,13 @@ enum fgw_limited {
 };
 
 /* How far the workers of a vGPU that changes its Gpu are to go: see motion.h. */
-enum fgw_motion { FGW_MOTION_NONE = 0, FGW_MOTION_PREPARE = 1, FGW_MOTION_STAND = 2 };
+enum fgw_motion {
+    FGW_MOTION_NONE = 0,
+    FGW_MOTION_PREPARE = 1, /* by a checkpoint */
+    FGW_MOTION_STAND = 2,
+    FGW_MOTION_COPY = 3, /* by replay */
+    FGW_MOTION_CHANGE = 4,
+};
 
 struct fgw_decided_vgpu {
     _Atomic uint32_t is_used;
@@ -104,7 +110,8 @@ struct fgw_decided_vgpu {
     _Atomic uint32_t limit_permille;       /* of the GPU it uses at most so many thousandths; 0: no limit */
     _Atomic uint32_t suspension;           /* odd: its memory is to leave the device; see room.h */
     _Atomic uint32_t motion;               /* enum fgw_motion */
-    uint8_t pad[12];                       /* for what else it may have: a class, a space */
+    _Atomic uint32_t motion_device;        /* where it goes: an ordinal, as its workers count devices at their start */
+    uint8_t pad[8];                        /* for what else it may have: a class, a space */
 };
 _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
@@ -225,6 +232,22 @@ enum fgw_keeps {
     FGW_KEEPS_LAST = FGW_KEEPS_FOR_HOST,
 };
 
+/* Why replay does not move a worker's program: bits. */
+enum fgw_bound {
+    FGW_BOUND_VARIABLES = 1u << 0, /* of modules, at addresses that the driver chose */
+    FGW_BOUND_FUNCTIONS = 1u << 1, /* whose addresses it took */
+    FGW_BOUND_HEAP = 1u << 2,      /* of the device */
+    FGW_BOUND_NESTED = 1u << 3,    /* kernels that launch kernels */
+    FGW_BOUND_IMAGES = 1u << 4,    /* one was not kept, or cannot be read */
+    FGW_BOUND_GRAPHS = 1u << 5,
+    FGW_BOUND_ARRAYS = 1u << 6, /* and textures, surfaces */
+    FGW_BOUND_MEMORY = 1u << 7, /* that the driver placed */
+    FGW_BOUND_SHARED = 1u << 8, /* memory of several programs */
+    FGW_BOUND_LINKS = 1u << 9,
+    FGW_BOUND_DEVICE = 1u << 10,  /* its process does not reach the other one */
+    FGW_BOUND_OBJECTS = 1u << 11, /* one did not come out equal */
+};
+
 /* How far a worker is whose vGPU changes its Gpu. */
 enum fgw_stage { FGW_STAGE_RUNS = 0, FGW_STAGE_PREPARED = 1, FGW_STAGE_STANDS = 2, FGW_STAGE_LAST = FGW_STAGE_STANDS };
 
@@ -235,16 +258,17 @@ struct fgw_worker_slot {
     _Atomic uint64_t stalled_since_ns;   /* work is on the device, and none has ended since; 0: there is none */
     FGW_COUNTERS;                        /* of counters.toml */
     char program[64];
-    _Atomic uint32_t phase;    /* as fgw_phase_word names them */
-    _Atomic uint32_t epoch;    /* of the grant that it goes by: see apart.h */
-    _Atomic uint32_t is_in;    /* it uses that, or looks whether it may */
-    _Atomic uint32_t keeps;    /* enum fgw_keeps */
-    _Atomic uint32_t returned; /* the suspension that it came back from by itself */
-    _Atomic uint32_t stage;    /* enum fgw_stage */
-    uint32_t reserved;
+    _Atomic uint32_t phase;         /* as fgw_phase_word names them */
+    _Atomic uint32_t epoch;         /* of the grant that it goes by: see apart.h */
+    _Atomic uint32_t is_in;         /* it uses that, or looks whether it may */
+    _Atomic uint32_t keeps;         /* enum fgw_keeps */
+    _Atomic uint32_t returned;      /* the suspension that it came back from by itself */
+    _Atomic uint32_t stage;         /* enum fgw_stage */
+    _Atomic uint32_t bound;         /* enum fgw_bound */
     _Atomic uint64_t refused_bytes; /* the driver has no room for these, which the target allows; 0: it has */
     _Atomic uint64_t
-        displaced_since_ns; /* it has something to submit, and its memory is not on the device; 0: not so */
+        displaced_since_ns;       /* it has something to submit, and its memory is not on the device; 0: not so */
+    _Atomic uint64_t ahead_bytes; /* of its memory, that are on the device that it goes to, too */
 };
 
 /* A vGPU's own pages. */
