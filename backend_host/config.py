@@ -105,6 +105,9 @@ class Config:
     balance: str = "off"
     """Whether vGPUs move between Gpus by what they want: off, balance (they leave those of which more is wanted than there is), compact (the
     same, and those that are used little are emptied); docs/devices.md."""
+    fast_moves: bool = False
+    """Whether programs are ready to move in milliseconds: workers see all Gpus that are served, and keep images of modules in the host's
+    memory (docs/migration.md; docs/walls.md has what that costs)."""
     watchdog_s: int = BY_DEVICE
     """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never; -1: 10 s on a
     device that cannot preempt, where others get nothing meanwhile, 300 s on one that can."""

@@ -60,7 +60,7 @@ class Parts:
                 serving(
                     *(device.ordinal, device, config, walls, tree, succession.store),
                     left=succession.gpu(device.ordinal, device),
-                    nr_gpus=len(devices),
+                    peers=devices,
                 )
             )
             for device in devices

@@ -15,11 +15,13 @@ from typing import Any
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.devices import Device
 from backend_host.walls.cgroups import Groups
-from backend_host.walls.root import CACHE_AT, Root, root_of_worker
+from backend_host.walls.root import CACHE_AT, Root, nvidia_node, root_of_worker
 from backend_host.walls.start import Child, Walls
 from backend_host.walls.tenants import Tenants
 
 WORKER = ("-m", "backend_host.worker.main")
+_KEPT_IMAGE_BYTES = 1 << 30
+"""Where a vGPU may have as many bytes of images as it likes."""
 _PASSED_ON = re.compile(r"FAIRGV_|CUDA_|NVIDIA_|LD_|LC_|LANG$|PATH$|TZ$|PYTHON|[A-Z]+SAN_OPTIONS$|MALLOC_")
 
 
@@ -39,11 +41,18 @@ class WorkerStart:
     """What the workers of a vGPU may have beside the region."""
     program: Sequence[str] = field(default=WORKER)
     """For Python."""
+    sees: tuple[str, ...] = ()
+    """UUIDs of the devices that a worker can go to without a checkpoint, as it counts them from its start; none: it sees its own alone."""
+    other_nodes: tuple[str, ...] = ()
+    """Of those: what its root has until it knows its guest."""
+    kept_image_bytes: int = 0
+    """Of modules' images, that it keeps for that."""
 
     def spawn(self, socket_fd: int, slot: int, error_fd: int = -1) -> Child:
         """A worker that waits for a guest. Raises OSError."""
         command = [sys.executable, *self.program, "--socket", str(socket_fd), "--library", self.library]
         command += ["--device", str(self.ordinal), "--slot", str(slot)]
+        command += ["--fast-moves", str(self.kept_image_bytes)] if self.sees else []
         child = self.walls.start(
             command, self.environment, self.root, folder=str(PACKAGE_ROOT), kept_fd=socket_fd, error_fd=error_fd
         )
@@ -66,6 +75,7 @@ class WorkerStart:
             "uid": tenant.uid if tenant is not None else 0,
             "is_soft": self.kind == "soft",
             "has_filter": "filter" in self.walls.names,
+            "nodes": list(self.other_nodes) if "mount" in self.walls.names else [],
         }
 
     def join(self, worker: Child, vgpu: int, region_bytes: int) -> str:
@@ -107,27 +117,41 @@ def worker_start(
     more: Mapping[str, str] | None = None,
     *,
     swap_bytes: int = 0,
+    peers: Sequence[Device] = (),
 ) -> WorkerStart:
     """For workers of this device behind the walls with these names; `more`: variables of theirs; `swap_bytes`: what they may have in the host's
-    memory of the device's."""
+    memory of the device's; `peers`: all devices that are served, this one, too."""
     environment = worker_environment({**os.environ, **(more or {})}, names, config.walls.cache_bytes)
+    seen = [each for each in peers if each.uuid != device.uuid] if config.fast_moves else []
+    seen = sorted([device, *seen], key=lambda each: each.ordinal)
     ordinal = device.ordinal
-    if device.kind == "cuda":  # it alone: the others have no device node
-        environment["CUDA_VISIBLE_DEVICES"] = device.uuid
-        ordinal = 0
+    if device.kind == "cuda":  # no others: they have no device node
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid for each in seen)
+        ordinal = seen.index(device)
+    kept_image_bytes = (config.limits.image_bytes or _KEPT_IMAGE_BYTES) if len(seen) > 1 else 0
     tenants = Tenants(config.walls) if "user" in names else None
     soft_bytes = device.memory_bytes if device.kind == "soft" else 0
+    addresses = [each.pci_bus_id for each in seen]
     return WorkerStart(
         library=device.path,
         ordinal=ordinal,
         kind=device.kind,
         walls=Walls(names, config.walls, soft_bytes),
-        root=root_of_worker(device.kind, device.path, device.pci_bus_id, environment, config.walls.cache_path),
+        root=root_of_worker(device.kind, device.path, addresses, environment, config.walls.cache_path),
         environment=environment,
         tenants=tenants,
         groups=groups,
-        memory_bytes=config.walls.memory_bytes + config.pinned_bytes + soft_bytes + swap_bytes,
+        memory_bytes=config.walls.memory_bytes + config.pinned_bytes + soft_bytes + swap_bytes + kept_image_bytes,
+        sees=tuple(each.uuid for each in seen) if len(seen) > 1 else (),
+        other_nodes=_other_nodes(device, seen) if device.kind == "cuda" else (),
+        kept_image_bytes=kept_image_bytes,
     )
+
+
+def _other_nodes(device: Device, seen: Sequence[Device]) -> tuple[str, ...]:
+    """Those that can be taken away, and lent again."""
+    nodes = [nvidia_node(each.pci_bus_id) for each in seen if each is not device]
+    return tuple(node for node in nodes if node is not None)
 
 
 def worker_environment(ours: Mapping[str, str], names: frozenset[str], cache_bytes: int) -> dict[str, str]:

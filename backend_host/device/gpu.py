@@ -310,20 +310,20 @@ def serving(
     cgroups: Cgroups | None,
     store: Store | None = None,
     left: GpuLeft | None = None,
-    nr_gpus: int = 1,
+    peers: Sequence[Device] = (),
 ) -> Iterator[Gpu]:
     """A Gpu until the end of the block; `walls` are those that its workers have, and `cgroups` where they are put. `store`: where it is kept
-    for the next daemon; `left`: what the one before left of it. ConfigError where there is not the memory that the configuration says."""
+    for the next daemon; `left`: what the one before left of it; `peers`: all devices that are served. ConfigError where there is not the memory
+    that the configuration says."""
     store = store or Store()
-    capacity = capacity_of(device, config, nr_gpus)
+    capacity = capacity_of(device, config, max(1, len(peers)))
     if left is not None:
         device = replace(device, context_bytes=left.record.context_bytes, stream_bytes=left.record.stream_bytes)
         device = replace(device, preempts=left.page.is_preemptive)  # as its programs know it
     groups = None if cgroups is None else Groups(cgroups, number)
     more = kernel_wall(device) | (preemption_environment(config) if device.preempts else {})
-    start = worker_start(
-        device, config, walls, groups, more, swap_bytes=capacity.allocatable if capacity.is_short else 0
-    )
+    swap_bytes = capacity.allocatable if capacity.is_short else 0
+    start = worker_start(device, config, walls, groups, more, swap_bytes=swap_bytes, peers=peers)
     ward = Ward(f"GPU {number}", trial_of(start))
     with contextlib.ExitStack() as stack:
         slice_ns = device.settings.slice_ns or config.slice_ns or device.slice_ns

@@ -14,6 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "walls/lend.h"
+
 int mount(const char *source, const char *target, const char *type, unsigned long flags, const void *data);
 int umount2(const char *target, int flags);
 #define DETACH 2
@@ -55,6 +57,11 @@ static bool drop_capabilities(void)
 
 int fgw_walls_enter(const struct fgw_walls_tenant *tenant, const char **step)
 {
+    *step = "the nodes of other devices";
+    const int error = fgw_walls_take_away(tenant->nodes);
+    if (error) {
+        return error;
+    }
     *step = "its cache";
     if ((tenant->cache && !take_cache(tenant->cache)) || !leave_caches()) {
         return errno;

@@ -14,6 +14,7 @@ struct fgw_walls_tenant {
     uint32_t uid;      /* becomes this user and its group, where the worker is root; 0: stays who it is */
     bool is_soft;      /* the device library is softgpu, which starts a compiler */
     bool has_filter;
+    const char *const *nodes; /* of devices, that it reaches no more from now on; the last one is NULL */
 };
 /* 0 or an errno; `step` says then at what. To be called once, in whatever thread: it holds for all. */
 int fgw_walls_enter(const struct fgw_walls_tenant *tenant, const char **step);

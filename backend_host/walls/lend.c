@@ -55,6 +55,21 @@ static int change_root(int pidfd, const char *path, int node)
     return set_read_only(true) ? error : errno;
 }
 
+int fgw_walls_take_away(const char *const *paths)
+{
+    int error = 0;
+    if (!*paths) {
+        return 0;
+    }
+    if (!set_read_only(false)) {
+        return errno;
+    }
+    for (; *paths && !error; paths++) {
+        error = take_away(*paths) ? 0 : errno;
+    }
+    return set_read_only(true) ? error : errno;
+}
+
 static int in_child(int pidfd, const char *path, int node)
 {
     int status;

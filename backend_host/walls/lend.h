@@ -10,4 +10,7 @@ int fgw_walls_lend(int pidfd, const char *path);
 int fgw_walls_take_back(int pidfd, const char *path);
 /* cffi: end */
 
+/* Takes these away from this process's own root, which may mount still; the last one is NULL. 0, or an errno. */
+int fgw_walls_take_away(const char *const *paths);
+
 #endif

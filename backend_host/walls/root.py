@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,8 +125,10 @@ def root_of_python() -> Root:
     return root
 
 
-def root_of_worker(kind: str, library: str, pci_bus_id: str, environment: Mapping[str, str], cache_dir: Path) -> Root:
-    """What a worker of this device needs, `kind` being soft or cuda."""
+def root_of_worker(
+    kind: str, library: str, pci_bus_ids: Sequence[str], environment: Mapping[str, str], cache_dir: Path
+) -> Root:
+    """What a worker of these devices needs, `kind` being soft or cuda."""
     root = root_of_python()
     root.read(*(folder for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")))
     if "/" in library:
@@ -134,7 +136,7 @@ def root_of_worker(kind: str, library: str, pci_bus_id: str, environment: Mappin
     root.add(lib.FGW_WALLS_CACHES, CACHES_AT, str(cache_dir))
     root.add(lib.FGW_WALLS_FOLDER, CACHE_AT)
     if kind == "cuda":
-        _add_nvidia(root, pci_bus_id)
+        _add_nvidia(root, pci_bus_ids)
     else:
         _add_softgpu(root, environment)
     return root
@@ -165,15 +167,14 @@ def _make_state(path: str) -> None:
         os.close(file)
 
 
-def _add_nvidia(root: Root, pci_bus_id: str) -> None:
+def _add_nvidia(root: Root, pci_bus_ids: Sequence[str]) -> None:
     # Of /proc it reads the driver's part, and which numbers its devices have.
     root.add(lib.FGW_WALLS_PROCESSES, "/proc", None)
     root.read(*_NVIDIA_FILES)
     root.add(lib.FGW_WALLS_MEMORY, "/sys/fs/cgroup", _NOTHING)
-    own = nvidia_node(pci_bus_id)
-    root.devices(
-        itertools.chain(_NVIDIA_DEVICES, map(str, Path("/dev").glob("nvidia[0-9]*")) if own is None else (own,))
-    )
+    own = [nvidia_node(address) for address in pci_bus_ids]
+    nodes = map(str, Path("/dev").glob("nvidia[0-9]*")) if None in own else filter(None, own)
+    root.devices(itertools.chain(_NVIDIA_DEVICES, nodes))
     root.devices(str(node) for node in Path("/dev/nvidia-caps").glob("*"))
 
 

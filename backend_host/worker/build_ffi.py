@@ -54,6 +54,7 @@ HEADERS = (
     "client/attach.h",
     "calls/fingerprint.h",
     "calls/image_memory.h",
+    "calls/kept_image.h",
     "calls/span.h",
     "loop/face.h",
     "parts/grid.h",

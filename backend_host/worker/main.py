@@ -48,6 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--library", default=DEFAULT_LIBRARY, help="the device library (default: %(default)s)")
     parser.add_argument("--device", type=int, default=0, help="ordinal of the device to serve (default: %(default)s)")
     parser.add_argument("--slot", type=int, default=None, help="worker slot in the control page, for people")
+    parser.add_argument(
+        "--fast-moves",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="be ready to go to any device that is seen, and keep images of modules of so many bytes for that",
+    )
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--socket", type=int, metavar="FD", help="inherited UNIX seqpacket socket of the daemon")
     mode.add_argument("--check", action="store_true", help="make a context on the device and exit")
@@ -60,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             opened(options.library, options.device)
             return EXIT_OK
-        return serve(options.socket, options.library, options.device)
+        return serve(options.socket, options.library, options.device, options.fast_moves)
     except WorkerError as error:
         print(f"fairgv worker {os.getpid()}: {error}", file=sys.stderr)
         return EXIT_NO_LIBRARY
@@ -110,9 +117,10 @@ def opened(library: str, device: int) -> ffi.CData:
     return worker
 
 
-def serve(socket_fd: int, library: str, device: int) -> int:
+def serve(socket_fd: int, library: str, device: int, kept_image_bytes: int = 0) -> int:
     """Warm start, one assignment, one client; returns the exit status."""
     worker = opened(library, device)
+    lib.fgw_kept_image_limit(worker, kept_image_bytes)
     with socket.socket(fileno=socket_fd) as daemon:
         try:
             message, descriptors = receive_with(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS)
@@ -177,7 +185,9 @@ def enter_walls(told: dict[str, Any]) -> None:
     """Gives up what a worker needs no more once it knows its guest: walls/enter.h has the fields. From here on guest data is looked at."""
     cache = told.pop("cache")
     name = ffi.NULL if cache is None else ffi.new("char[]", cache.encode())
-    tenant = ffi.new("struct fgw_walls_tenant *", {"cache": name, **told})
+    paths = [ffi.new("char[]", node.encode()) for node in told.pop("nodes")]
+    nodes = ffi.new("const char *[]", [*paths, ffi.NULL])
+    tenant = ffi.new("struct fgw_walls_tenant *", {"cache": name, "nodes": nodes, **told})
     step = ffi.new("const char **")
     failed = lib.fgw_walls_enter(tenant, step)
     if failed:

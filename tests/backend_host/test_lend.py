@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from backend_host.worker._worker import lib
 
+from backend_host.config import PACKAGE_ROOT
 from backend_host.walls.root import root_of_python
 from backend_host.walls.start import Child, Walls
 from tests.backend_host.worker_harness import WALLS, walls_here
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 NODE = b"/dev/full"
+OPEN = 7
+"""Exit status."""
 
 
 @pytest.fixture
@@ -67,6 +70,35 @@ def test_what_is_there_stays(captive: Child) -> None:
     assert lib.fgw_walls_lend(captive.pidfd, b"/dev/null") == errno.EEXIST
     assert inside(captive, b"/dev/null").is_char_device()
     assert lib.fgw_walls_take_back(captive.pidfd, NODE) == errno.ENOENT
+
+
+ENTER = f"""
+import os, sys
+from backend_host.worker.main import WorkerError, enter_walls
+there = [os.path.exists({NODE!r})]
+try:
+    enter_walls({{"cache": None, "uid": 0, "is_soft": True, "has_filter": False, "nodes": [{NODE.decode()!r}]}})
+except WorkerError as error:
+    sys.exit({OPEN} if "its walls are open at the nodes of other devices" in str(error) else 1)
+assert there + [os.path.exists({NODE!r}), os.path.exists("/dev/null")] == [True, False, True]
+"""
+
+
+def test_a_worker_gives_up_what_it_had_until_it_knows_its_guest() -> None:
+    root = root_of_python()
+    root.devices([NODE.decode()])
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE_ROOT)}
+    child = Walls(frozenset({"mount"}), WALLS).start([sys.executable, "-c", ENTER], environment, root)
+    assert child.wait() == 0
+    child.close()
+
+
+def test_one_that_cannot_give_it_up_knows_no_guest() -> None:
+    """It never had it."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE_ROOT)}
+    child = Walls(frozenset({"mount"}), WALLS).start([sys.executable, "-c", ENTER], environment, root_of_python())
+    assert child.wait() == OPEN
+    child.close()
 
 
 def test_a_node_that_is_not_there(captive: Child) -> None:

@@ -52,7 +52,7 @@ class WalledHost(Host):
         names = ours.walls.names - self._without
         root = ours.root
         if self._kind != "soft":
-            root = root_of_worker(self._kind, str(library), "", ours.environment, WALLS.cache_path)
+            root = root_of_worker(self._kind, str(library), [""], ours.environment, WALLS.cache_path)
             root.read(SOFTGPU.parent)
             root.write(f"{self.state.name}/device.0")
         return replace(

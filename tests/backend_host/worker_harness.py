@@ -84,7 +84,7 @@ class Host:
             "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
         }
         variables = worker_environment({**os.environ, **own, **environment}, names, WALLS.cache_bytes)
-        root = root_of_worker("soft", str(library), "", variables, WALLS.cache_path)
+        root = root_of_worker("soft", str(library), [], variables, WALLS.cache_path)
         root.read(SOFTGPU.parent, ROOT / "tests")
         for folder in shared:
             folder.chmod(0o777)

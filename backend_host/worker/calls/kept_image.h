@@ -6,8 +6,11 @@
 #include "client/kind.h"
 #include "client/service.h"
 
+/* cffi: begin */
 /* Images are kept from now on, of so many bytes together; 0: none, which is so until it is told otherwise. */
 void fgw_kept_image_limit(struct fgw_worker *worker, uint64_t most_bytes);
+/* cffi: end */
+
 /* Hangs the image on the handle that was loaded from it by this request, of the shape that modules and libraries have
  * in common; the bytes are this file's then. False: it is not kept. */
 bool fgw_kept_image_attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint8_t *image,

@@ -167,7 +167,7 @@ def travelling(devices: Sequence[Device], state_dir: Path) -> Iterator[Travel]:
     notes = Notes()
     with contextlib.ExitStack() as stack:
         gpus = [
-            stack.enter_context(serving(number, device, config, names, tree, notes, nr_gpus=len(devices)))
+            stack.enter_context(serving(number, device, config, names, tree, notes, peers=devices))
             for number, device in enumerate(devices)
         ]
         for gpu in gpus:
