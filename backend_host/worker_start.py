@@ -41,8 +41,8 @@ class WorkerStart:
     """What the workers of a vGPU may have beside the region."""
     program: Sequence[str] = field(default=WORKER)
     """For Python."""
-    sees: tuple[str, ...] = ()
-    """UUIDs of the devices that a worker can go to without a checkpoint, as it counts them from its start; none: it sees its own alone."""
+    sees: str = ""
+    """UUIDs of the devices that a worker can go to without a checkpoint, as it counts them from its start; "": it sees its own alone."""
     other_nodes: tuple[str, ...] = ()
     """Of those: what its root has until it knows its guest."""
     kept_image_bytes: int = 0
@@ -125,8 +125,9 @@ def worker_start(
     seen = [each for each in peers if each.uuid != device.uuid] if config.fast_moves else []
     seen = sorted([device, *seen], key=lambda each: each.ordinal)
     ordinal = device.ordinal
+    uuids = ",".join(each.uuid for each in seen)
     if device.kind == "cuda":  # no others: they have no device node
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid for each in seen)
+        environment["CUDA_VISIBLE_DEVICES"] = uuids
         ordinal = seen.index(device)
     kept_image_bytes = (config.limits.image_bytes or _KEPT_IMAGE_BYTES) if len(seen) > 1 else 0
     tenants = Tenants(config.walls) if "user" in names else None
@@ -142,7 +143,7 @@ def worker_start(
         tenants=tenants,
         groups=groups,
         memory_bytes=config.walls.memory_bytes + config.pinned_bytes + soft_bytes + swap_bytes + kept_image_bytes,
-        sees=tuple(each.uuid for each in seen) if len(seen) > 1 else (),
+        sees=uuids if len(seen) > 1 else "",
         other_nodes=_other_nodes(device, seen) if device.kind == "cuda" else (),
         kept_image_bytes=kept_image_bytes,
     )

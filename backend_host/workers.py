@@ -205,6 +205,7 @@ class Workers:
             pid=worker.process.pid,
             program=assignment.program,
             group=group,
+            sees=self._start.sees,
         )
         self._put(worker, worker.record)
 

@@ -127,6 +127,7 @@ def plan_told(plan: Plan) -> dict[str, Any]:
         "memory_bytes": plan.memory_bytes,
         "duration_ns": round(plan.seconds * 1e9),
         "pause_ns": round(plan.pause_s * 1e9),
+        "no_replay": list(plan.no_replay),
     }
 
 

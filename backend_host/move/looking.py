@@ -1,15 +1,17 @@
 """What a plan is made of, as it is now."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from backend_host.device.control import MAX_VGPUS
 from backend_host.device.gpu import Gpu, find
-from backend_host.device.readings import WorkerReading, WorkerState
+from backend_host.device.readings import Bound, WorkerReading, WorkerState
 from backend_host.entitlement import WHOLE
-from backend_host.move.plan import AUTO, Plan, Side, Traveller, make_plan
+from backend_host.move.plan import AUTO, CHECKPOINT, Plan, Side, Traveller, make_plan
 from backend_host.rehousing import why_out
 from backend_host.vgpu import VGpu
 from backend_host.vgpu_table import VGpuTable
+from backend_host.worker_process import WorkerProcess
 from scheduler.placement import Candidate, Wish
 
 _KNOWN_S = 30.0
@@ -20,8 +22,8 @@ def plan_now(vgpus: VGpuTable, gpus: Sequence[Gpu], name: str, to: str, mover: s
     """How the vGPU of this name would move to the Gpu that is called so. RefusedError says why it cannot."""
     vgpu, target = vgpus.named(name), find(gpus, to)
     others = vgpus.others(vgpu)
-    traveller = _traveller(vgpu)
-    if traveller.programs:
+    traveller = _traveller(vgpu, target)
+    if traveller.programs and (mover == CHECKPOINT or not target.start.sees or traveller.is_bound):
         for gpu in (vgpu.gpu, target):
             gpu.mover.wait(_KNOWN_S)
     return make_plan(traveller, side(vgpu.gpu, others), side(target, others), mover)
@@ -51,15 +53,23 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
         gpu.keeper.policy_name,
         gpu.keeper.takes_requests,
         no_mover=gpu.mover.why_not,
+        has_fast_moves=bool(gpu.start.sees),
         failed="" if gpu.failure is None else gpu.failure.reason,
         left_bytes=None if capacity.is_short else device.memory_bytes - _taken(gpu, coming),
         allocatable_left_bytes=capacity.allocatable - linear if capacity.allocatable else None,
     )
 
 
-def _traveller(vgpu: VGpu) -> Traveller:
+def _traveller(vgpu: VGpu, target: Gpu) -> Traveller:
     wish = Wish(vgpu.entitlement.quota_bytes, vgpu.entitlement.request)
-    return Traveller(vgpu.name, wish, programs_of(vgpu))
+    programs = [_towards(target, worker, reading) for worker, reading in _serving(vgpu)]
+    return Traveller(vgpu.name, wish, programs)
+
+
+def _towards(target: Gpu, worker: WorkerProcess, reading: WorkerReading) -> WorkerReading:
+    """A worker that sees other devices than those of today, as one of an earlier daemon may, counts them otherwise."""
+    sees = worker.record.sees if worker.record is not None else ""
+    return reading if sees == target.start.sees else replace(reading, bound=reading.bound | Bound.DEVICE)
 
 
 def _taken(gpu: Gpu, coming: Sequence[VGpu]) -> int:
@@ -71,5 +81,9 @@ def _taken(gpu: Gpu, coming: Sequence[VGpu]) -> int:
 
 def programs_of(vgpu: VGpu) -> list[WorkerReading]:
     """That it serves now."""
-    readings = (worker.reading() for worker in vgpu.caretaker.workers() if not worker.is_counted)
-    return [each for each in readings if each is not None and each.state is WorkerState.SERVING]
+    return [reading for _, reading in _serving(vgpu)]
+
+
+def _serving(vgpu: VGpu) -> list[tuple[WorkerProcess, WorkerReading]]:
+    readings = [(worker, worker.reading()) for worker in vgpu.caretaker.workers() if not worker.is_counted]
+    return [(worker, each) for worker, each in readings if each is not None and each.state is WorkerState.SERVING]

@@ -5,10 +5,14 @@ from collections.abc import Callable, Sequence
 
 from backend_host.device.gpu import Gpu, find
 from backend_host.errors import RefusedError
+from backend_host.move.by_checkpoint import ByCheckpoint
+from backend_host.move.by_replay import ByReplay
 from backend_host.move.checkpointing import Checkpointer
+from backend_host.move.journey import Journey
 from backend_host.move.looking import plan_now
+from backend_host.move.mover import Mover
 from backend_host.move.moving import Move
-from backend_host.move.plan import Plan
+from backend_host.move.plan import AUTO, CHECKPOINT, REPLAY, Plan
 from backend_host.relocation import Relocating
 from backend_host.vgpu import VGpu
 
@@ -22,7 +26,7 @@ class Moves:
         gpus: Sequence[Gpu],
         change_of: Callable[[str], Checkpointer] = Checkpointer,
     ) -> None:
-        """`change_of`: as `Move` has it."""
+        """`change_of`: as `ByCheckpoint` has it."""
         self._table = table
         self._gpus = gpus
         self._change_of = change_of
@@ -32,12 +36,13 @@ class Moves:
         self._lock = threading.Lock()
         table.settle = self.settle
 
-    def plan(self, name: str, to: str, mover: str = "auto") -> Plan:
+    def plan(self, name: str, to: str, mover: str = AUTO) -> Plan:
         """What it takes to move this vGPU to the Gpu that is called so. RefusedError where it cannot be, with the reasons."""
         return plan_now(self._table, self._gpus, name, to, mover)
 
-    def start(self, name: str, to: str, mover: str = "auto") -> Move:
-        """Begins. RefusedError as for `plan`, and while the vGPU is on its way."""
+    def start(self, name: str, to: str, mover: str = AUTO) -> Move:
+        """Begins. RefusedError as for `plan`, and while the vGPU is on its way. With the best mover it goes on by another where that one comes
+        to nothing."""
         plan = self.plan(name, to, mover)
         vgpu, target = self._table.named(name), find(self._gpus, to)
         with self._lock:
@@ -48,9 +53,20 @@ class Moves:
                 raise RefusedError(f"{name} is on its way to GPU {before.plan.target} already")
             there = self._table.all()
             self._moves = {vgpu: move for vgpu, move in self._moves.items() if vgpu in there}
-            move = self._moves[vgpu] = Move(plan, vgpu, target, self._table, self._change_of)
+            move = self._moves[vgpu] = self._move(plan, vgpu, target, mover)
             move.start()
         return move
+
+    def _move(self, plan: Plan, vgpu: VGpu, target: Gpu, mover: str) -> Move:
+        journey = Journey(vgpu, target, self._table)
+
+        def mover_of(name: str) -> Mover:
+            return ByReplay(journey) if name == REPLAY else ByCheckpoint(journey, self._change_of)
+
+        def instead() -> Plan:
+            return self.plan(vgpu.name, str(target.number), CHECKPOINT)
+
+        return Move(plan, journey, mover_of, instead if (mover, plan.mover) == (AUTO, REPLAY) else None)
 
     def find(self, name: str) -> Move | None:
         """The one under way, or the last one, of the vGPU that is called so now."""

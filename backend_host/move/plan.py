@@ -3,6 +3,9 @@
 The vGPU is to be on the target with its quota and its request, as a new one would be (scheduler/placement.py), and what its programs take now
 has to fit. Both devices must be of one kind: code, addresses and what programs were told of their device stay.
 
+There are two movers. Replay has the shorter pause by far, and moves programs that are bound to nothing that the driver placed, of a daemon that
+keeps them ready for it; a checkpoint moves nearly all. All programs of a vGPU move by one.
+
 Wrong when: a process that is none of ours takes the target's memory between the plan and the move. And its times are of one kind of host.
 """
 
@@ -10,30 +13,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from backend_host.device.control import MAX_VGPUS
-from backend_host.device.readings import Keeps, WorkerReading
+from backend_host.device.readings import NOT_BOUND, Bound, Keeps, WorkerReading
 from backend_host.errors import RefusedError
 from backend_host.lacking import refusal_text
 from backend_host.service.events import printable
 from backend_host.sizes import format_size
 from scheduler.placement import Candidate, Wish, fits
 
-CHECKPOINT = "checkpoint"
+REPLAY, CHECKPOINT = "replay", "checkpoint"
 AUTO = "auto"
 """The best that there is."""
-MOVERS = (AUTO, CHECKPOINT)
+MOVERS = (AUTO, REPLAY, CHECKPOINT)
 
 PAUSE_S = 0.65
 PAUSE_S_PER_GIB = 0.07
 AHEAD_S_PER_GIB = 0.2
 """Contexts are checkpointed and restored, of all processes at once; linear memory is copied out and in; before that, while programs run on, the
 host's memory is made ready for it. From docs/lab/moves.md."""
+REPLAY_PAUSE_S = 0.01
+REPLAY_AHEAD_S = 0.5
+REPLAY_S_PER_GIB = 0.003
+REPLAY_CHANGED = 0.1
+"""By replay: programs let go of one device and are on the other; before that contexts with their objects are made, and memory is copied from
+one device to the other; how much of that changes meanwhile nobody knows beforehand, so it is taken to be a tenth."""
 _GIB = 1 << 30
+_NO_FAST_MOVES = "its programs are not kept ready for replay: fast_moves is not set (docs/migration.md)"
 
 
 @dataclass(frozen=True)
 class Plan:
     """How a vGPU would move, from one Gpu to another, by their numbers. `memory_bytes`: its programs' linear memory. `pause_s`, of `seconds`:
-    they stand still."""
+    they stand still. `no_replay`: why it does not move by replay, where that is to be had."""
 
     name: str
     origin: int
@@ -43,6 +53,7 @@ class Plan:
     memory_bytes: int
     seconds: float
     pause_s: float
+    no_replay: tuple[str, ...] = ()
 
 
 class NoPlanError(RefusedError):
@@ -72,6 +83,11 @@ class Traveller:
         """What they allocated of that, and can leave the device by itself."""
         return sum(each.linear_bytes for each in self.programs)
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether one of its programs does not move by replay."""
+        return any(map(why_bound, self.programs))
+
 
 @dataclass(frozen=True)
 class Side:
@@ -87,7 +103,9 @@ class Side:
     failed: str = ""
     """Why it serves nobody any more."""
     no_mover: str | None = ""
-    """Why no program's contexts can leave it or come there; "": they can, None: nobody knows yet."""
+    """Why no program's contexts can leave it or come there by checkpoint; "": they can, None: nobody knows yet."""
+    has_fast_moves: bool = False
+    """Programs are kept ready for replay."""
     left_bytes: int | None = None
     """Of the device's memory, by what vGPUs take there; None: what has no room waits in the host's."""
     allocatable_left_bytes: int | None = None
@@ -114,20 +132,54 @@ def make_plan(traveller: Traveller, origin: Side, target: Side, mover: str = AUT
         raise RefusedError(f"no mover is called {mover!r}; there are {', '.join(MOVERS)}")
     if origin.number == target.number:
         raise NoPlanError(traveller.name, target.number, ["it is there already"])
-    if reasons := [*_of_place(traveller, origin, target), *_of_programs(traveller, origin, target)]:
-        raise NoPlanError(traveller.name, target.number, reasons)
-    gib = traveller.linear_bytes / _GIB
-    pause_s = PAUSE_S + PAUSE_S_PER_GIB * gib if traveller.programs else 0.0
+    has_fast_moves = origin.has_fast_moves and target.has_fast_moves
+    place = list(_of_place(traveller, origin, target))
+    bound = list(filter(None, map(why_bound, traveller.programs))) if has_fast_moves else [_NO_FAST_MOVES]
+    if mover == REPLAY or (mover == AUTO and not place and not bound):
+        return _planned(traveller, origin, target, REPLAY, [*place, *bound])
+    no_replay = bound if mover == AUTO and has_fast_moves else []
+    stuck = list(_of_programs(traveller, origin, target))
+    return _planned(traveller, origin, target, CHECKPOINT, [*place, *stuck, *(no_replay if stuck else ())], no_replay)
+
+
+def _planned(
+    traveller: Traveller,
+    origin: Side,
+    target: Side,
+    mover: str,
+    reasons: Sequence[str],
+    no_replay: Sequence[str] = (),
+) -> Plan:
+    """Raises NoPlanError where there are reasons."""
+    if reasons:
+        raise NoPlanError(traveller.name, target.number, list(dict.fromkeys(reasons)))
+    seconds, pause_s = _times(mover, traveller.linear_bytes / _GIB) if traveller.programs else (0.0, 0.0)
     return Plan(
         traveller.name,
         origin.number,
         target.number,
-        CHECKPOINT,
+        mover,
         len(traveller.programs),
         traveller.linear_bytes,
-        seconds=pause_s + AHEAD_S_PER_GIB * gib,
+        seconds=seconds,
         pause_s=pause_s,
+        no_replay=tuple(no_replay),
     )
+
+
+def _times(mover: str, gib: float) -> tuple[float, float]:
+    """In all, and of that the pause; in s."""
+    if mover == REPLAY:
+        pause_s = REPLAY_PAUSE_S + REPLAY_CHANGED * REPLAY_S_PER_GIB * gib
+        return pause_s + REPLAY_AHEAD_S + REPLAY_S_PER_GIB * gib, pause_s
+    pause_s = PAUSE_S + PAUSE_S_PER_GIB * gib
+    return pause_s + AHEAD_S_PER_GIB * gib, pause_s
+
+
+def why_bound(program: WorkerReading) -> str:
+    """Why replay does not move it; "": it does."""
+    texts = (program.bound | (Bound.SHARED if program.keeps is Keeps.SHARED else NOT_BOUND)).texts()
+    return f"{printable(program.program)} (worker {program.pid}) {', '.join(texts)}" if texts else ""
 
 
 def _of_place(traveller: Traveller, origin: Side, target: Side) -> Iterator[str]:

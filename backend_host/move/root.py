@@ -4,6 +4,7 @@ but that of its own.
 softgpu's devices are files, and a worker's root has all of them.
 """
 
+import errno
 import os
 
 from backend_host.devices import Device
@@ -12,15 +13,18 @@ from backend_host.walls.root import nvidia_node
 from backend_host.walls.start import Child
 from backend_host.worker._worker import lib
 
+_HAS_ENDED = (errno.ESRCH, errno.EBADF)
+"""Of a process, and of one that was waited for, too."""
+
 
 class LendingError(FairGVError):
     """The device's node cannot be given to a worker; the text says which, and why."""
 
 
 def lend(worker: Child, device: Device) -> None:
-    """Lets the worker reach this device. Raises LendingError."""
+    """Lets the worker reach this device. Nothing when it has ended. Raises LendingError."""
     node = _node(device)
-    if node is not None and (error := lib.fgw_walls_lend(worker.pidfd, node.encode())):
+    if node is not None and (error := lib.fgw_walls_lend(worker.pidfd, node.encode())) not in (0, *_HAS_ENDED):
         raise LendingError(f"worker {worker.pid} cannot be given {node}: {os.strerror(error)}")
 
 

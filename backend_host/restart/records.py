@@ -82,7 +82,8 @@ class VGpuRecord(Record):
 
 @dataclass(frozen=True)
 class WorkerRecord(Record):
-    """Beside a worker's process, its socket and what it says. `group`: the name of its cgroup, "" where it has none."""
+    """Beside a worker's process, its socket and what it says. `group`: the name of its cgroup, "" where it has none. `sees`: as WorkerStart has
+    it."""
 
     gpu: int
     slot: int
@@ -91,6 +92,7 @@ class WorkerRecord(Record):
     pid: int
     program: str
     group: str
+    sees: str
 
     def check(self) -> None:
         """See there."""

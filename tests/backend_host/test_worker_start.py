@@ -45,7 +45,7 @@ def has(start: WorkerStart, node: str) -> bool:
 def test_without_fast_moves_a_worker_sees_its_own_alone(tmp_path: Path) -> None:
     start = started(CARDS[1], CARDS, tmp_path, is_fast=False)
     assert start.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
-    assert (start.ordinal, start.sees, start.other_nodes, start.kept_image_bytes) == (0, (), (), 0)
+    assert (start.ordinal, start.sees, start.other_nodes, start.kept_image_bytes) == (0, "", (), 0)
     assert not has(start, "/dev/full")
 
 
@@ -54,7 +54,7 @@ def test_with_fast_moves_it_sees_all_that_are_served_by_one_numbering(tmp_path: 
     starts = [started(each, served, tmp_path) for each in served]
     assert {start.environment["CUDA_VISIBLE_DEVICES"] for start in starts} == {"GPU-0,GPU-2"}
     assert [start.ordinal for start in starts] == [0, 1]
-    assert {start.sees for start in starts} == {("GPU-0", "GPU-2")}
+    assert {start.sees for start in starts} == {"GPU-0,GPU-2"}
     assert [start.other_nodes for start in starts] == [("/dev/full",), ("/dev/null",)]
     assert all(has(start, "/dev/full") for start in starts)
 
@@ -74,11 +74,11 @@ def test_the_other_nodes_are_told_where_there_are_roots(tmp_path: Path) -> None:
 
 def test_softgpus_have_their_numbers_and_no_nodes(tmp_path: Path) -> None:
     start = started(SOFT[2], SOFT[1:], tmp_path)
-    assert (start.ordinal, start.sees, start.other_nodes) == (2, ("GPU-1", "GPU-2"), ())
+    assert (start.ordinal, start.sees, start.other_nodes) == (2, "GPU-1,GPU-2", ())
     assert "CUDA_VISIBLE_DEVICES" not in start.environment
 
 
 def test_the_only_gpu_has_nowhere_to_go(tmp_path: Path) -> None:
     start = started(CARDS[0], CARDS[:1], tmp_path)
-    assert (start.sees, start.other_nodes, start.kept_image_bytes) == ((), (), 0)
+    assert (start.sees, start.other_nodes, start.kept_image_bytes) == ("", (), 0)
     assert start.environment["CUDA_VISIBLE_DEVICES"] == "GPU-0"

@@ -37,6 +37,7 @@ def test_a_plan_of_now(host: MovingHost) -> None:
         "memory_bytes": 0,
         "duration_ns": 0,
         "pause_ns": 0,
+        "no_replay": [],
     }
     assert len(plan) == len(fields(Plan))
     assert host.moves.find("web") is None

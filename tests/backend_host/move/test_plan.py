@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from backend_host.device.readings import Keeps, WorkerReading, WorkerState
+from backend_host.device.readings import NOT_BOUND, Bound, Keeps, WorkerReading, WorkerState
 from backend_host.errors import RefusedError
 from backend_host.generated.counters import WorkerCounters
-from backend_host.move.plan import PAUSE_S, NoPlanError, Plan, Side, Traveller, make_plan
+from backend_host.move.plan import PAUSE_S, REPLAY_PAUSE_S, NoPlanError, Plan, Side, Traveller, make_plan
 from scheduler.placement import Candidate, Wish
 
 GIB = 1 << 30
@@ -16,12 +16,19 @@ ORIGIN = Side(Candidate(0, 1.0, 1), "H100", "9.0", 80 * GIB, "elastic", takes_re
 TARGET = replace(
     ORIGIN, candidate=Candidate(1, 0.0, 0, memory_left=80 * GIB), left_bytes=80 * GIB, allocatable_left_bytes=None
 )
+FAST, FAST_TARGET = (replace(side, has_fast_moves=True) for side in (ORIGIN, TARGET))
 
 
 COUNTERS: dict[str, Any] = {**dict.fromkeys(WorkerCounters.__dataclass_fields__, 0), "whole": {}, "nr_waits": {}}
 
 
-def program(linear_bytes: int = 0, more_bytes: int = 0, keeps: Keeps = Keeps.NOT, name: str = "train") -> WorkerReading:
+def program(
+    linear_bytes: int = 0,
+    more_bytes: int = 0,
+    keeps: Keeps = Keeps.NOT,
+    name: str = "train",
+    bound: Bound = NOT_BOUND,
+) -> WorkerReading:
     counted = {**COUNTERS, "linear_bytes": linear_bytes, "memory_bytes": linear_bytes + more_bytes}
     return WorkerReading(
         **counted,
@@ -36,6 +43,7 @@ def program(linear_bytes: int = 0, more_bytes: int = 0, keeps: Keeps = Keeps.NOT
         stalled_since_ns=0,
         program=name,
         keeps=keeps,
+        bound=bound,
     )
 
 
@@ -43,9 +51,9 @@ def web(*programs: WorkerReading, quota: int = 0, request: float = 0.0) -> Trave
     return Traveller("web", Wish(quota, request), programs)
 
 
-def reasons(traveller: Traveller, origin: Side = ORIGIN, target: Side = TARGET) -> tuple[str, ...]:
+def reasons(traveller: Traveller, origin: Side = ORIGIN, target: Side = TARGET, mover: str = "auto") -> tuple[str, ...]:
     with pytest.raises(NoPlanError) as refused:
-        make_plan(traveller, origin, target)
+        make_plan(traveller, origin, target, mover)
     assert str(refused.value) == f"web cannot move to GPU {target.number}: {'; '.join(refused.value.reasons)}"
     return refused.value.reasons
 
@@ -74,8 +82,72 @@ def test_movers_that_there_are(mover: str) -> None:
 
 
 def test_a_mover_that_there_is_not() -> None:
-    with pytest.raises(RefusedError, match=r"^no mover is called 'replay'; there are auto, checkpoint$"):
-        make_plan(web(), ORIGIN, TARGET, "replay")
+    with pytest.raises(RefusedError, match=r"^no mover is called 'other'; there are auto, replay, checkpoint$"):
+        make_plan(web(), ORIGIN, TARGET, "other")
+
+
+@pytest.mark.parametrize("mover", ["auto", "replay"])
+def test_replay_takes_what_is_bound_to_nothing(mover: str) -> None:
+    """Nor does it need to know whether there are checkpoints."""
+    plan = make_plan(web(program(8 * GIB), program(8 * GIB)), replace(FAST, no_mover=None), FAST_TARGET, mover)
+    assert plan == Plan("web", 0, 1, "replay", 2, 16 * GIB, plan.seconds, plan.pause_s)
+    assert REPLAY_PAUSE_S < plan.pause_s < 0.02
+    assert plan.pause_s < plan.seconds < 1
+    assert make_plan(web(), FAST, FAST_TARGET, mover).pause_s == 0
+
+
+def test_a_checkpoint_is_taken_where_it_is_asked_for() -> None:
+    plan = make_plan(web(program(bound=Bound.HEAP)), FAST, FAST_TARGET, "checkpoint")
+    assert (plan.mover, plan.no_replay) == ("checkpoint", ())
+
+
+@pytest.mark.parametrize(("origin", "target"), [(ORIGIN, TARGET), (FAST, TARGET), (ORIGIN, FAST_TARGET)])
+def test_replay_wants_programs_that_are_kept_ready(origin: Side, target: Side) -> None:
+    assert reasons(web(program(bound=Bound.HEAP)), origin, target, "replay") == (
+        "its programs are not kept ready for replay: fast_moves is not set (docs/migration.md)",
+    )
+    plan = make_plan(web(program()), origin, target)
+    assert (plan.mover, plan.no_replay) == ("checkpoint", ())
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        (Bound.VARIABLES, "has module variables"),
+        (Bound.FUNCTIONS, "took addresses of device functions"),
+        (Bound.HEAP, "uses the device's heap"),
+        (Bound.NESTED, "has kernels that launch kernels"),
+        (Bound.IMAGES, "has an image that was not kept or cannot be read"),
+        (Bound.GRAPHS, "has graphs"),
+        (Bound.ARRAYS, "has arrays, textures or surfaces"),
+        (Bound.MEMORY, "has memory that the driver placed"),
+        (Bound.SHARED, "shares memory with other programs"),
+        (Bound.LINKS, "links images"),
+        (Bound.DEVICE, "has a process that does not reach the other device"),
+        (Bound.OBJECTS, "has an object that did not come out equal"),
+        (Bound.VARIABLES | Bound.GRAPHS, "has module variables, has graphs"),
+    ],
+)
+def test_a_program_that_is_bound_is_told_by_name_and_checkpointed(bound: Bound, said: str) -> None:
+    traveller = web(program(name="free"), program(bound=bound, name="\x1b[2J"))
+    assert reasons(traveller, FAST, FAST_TARGET, "replay") == (f"\\x1b[2J (worker 7) {said}",)
+    plan = make_plan(traveller, FAST, FAST_TARGET)
+    assert (plan.mover, plan.no_replay, plan.pause_s) == ("checkpoint", (f"\\x1b[2J (worker 7) {said}",), PAUSE_S)
+
+
+def test_where_neither_takes_it_all_is_told() -> None:
+    traveller = web(program(bound=Bound.HEAP), program(keeps=Keeps.SHARED, name="other"))
+    assert reasons(traveller, replace(FAST, no_mover="no checkpoints"), FAST_TARGET) == (
+        "programs of GPU 0 cannot move: no checkpoints",
+        "other (worker 7) shares memory with other programs",
+        "train (worker 7) uses the device's heap",
+    )
+
+
+def test_a_place_is_wanted_whatever_the_mover() -> None:
+    small = replace(FAST_TARGET, left_bytes=GIB)
+    [auto], [replay] = (reasons(web(program(2 * GIB)), FAST, small, mover) for mover in ("auto", "replay"))
+    assert auto == replay == "GPU 1 has 1 GiB of memory left, where the programs of web take 2 GiB"
 
 
 def test_where_it_is_already() -> None:

@@ -11,7 +11,7 @@ from backend_host.device.failure import Failure
 from backend_host.device.readings import Stage
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
-from backend_host.move import moving
+from backend_host.move import by_checkpoint, moving
 from backend_host.move.checkpointing import Outcome
 from backend_host.move.moving import Move
 from ivshmem.region import ClientState
@@ -59,7 +59,7 @@ def test_it_is_asked_to_stay(travel: Travel) -> None:
 
 
 def test_work_that_does_not_end_keeps_it(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "STAND_S", 0.2)
+    monkeypatch.setattr(by_checkpoint, "STAND_S", 0.2)
     vgpu = travel.opened()
     work = Wait(travel.program(vgpu))
     move = travel.move(vgpu, THERE)

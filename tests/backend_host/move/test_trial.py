@@ -3,6 +3,7 @@
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_a_vgpu_without_programs_needs_none(host: MovingHost, monkeypatch: pytes
 
 def test_a_vgpu_with_programs_needs_it_on_both(host: MovingHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_KNOWN_S", 0.0)
-    monkeypatch.setattr(looking, "programs_of", lambda vgpu: [program()])
+    monkeypatch.setattr(looking, "_serving", lambda vgpu: [(SimpleNamespace(record=None), program())])
     host.opened("web")
     host.gpus[0].mover.set("")
     host.gpus[1].mover.set(UNSUPPORTED)

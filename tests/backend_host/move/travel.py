@@ -17,6 +17,7 @@ from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.move.checkpointing import Checkpointer, Outcome
 from backend_host.move.moves import Moves
 from backend_host.move.moving import Move
+from backend_host.move.plan import AUTO
 from backend_host.restart.store import Store
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
@@ -87,6 +88,7 @@ class Travel:
         vgpu.region.announce()
         if not waits:
             self.begin(guest)
+            wait_until(lambda: client in clients(vgpu), "the daemon knows its worker")
         return guest
 
     def program_after_reset(self, vgpu: VGpu) -> Guest:
@@ -104,9 +106,9 @@ class Travel:
         guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
         guest.ok("span_open", address=SPAN, bytes=4 * DEVICE)
 
-    def move(self, vgpu: VGpu, to: int = 1) -> Move:
+    def move(self, vgpu: VGpu, to: int = 1, mover: str = AUTO) -> Move:
         """To its end."""
-        move = self.moves.start(vgpu.name, str(to))
+        move = self.moves.start(vgpu.name, str(to), mover)
         assert move.wait(LIMIT_S)
         return move
 
@@ -151,6 +153,11 @@ class PlayedChanger(Checkpointer):
         return self._travel.outcome(pids)
 
 
+def clients(vgpu: VGpu) -> set[int]:
+    """Whom its workers serve."""
+    return {worker.record.client for worker in vgpu.caretaker.workers() if worker.record is not None}
+
+
 def reading(vgpu: VGpu, number: int = 0) -> WorkerReading:
     """Of one of its workers."""
     found = vgpu.caretaker.workers()[number].reading()
@@ -159,11 +166,11 @@ def reading(vgpu: VGpu, number: int = 0) -> WorkerReading:
 
 
 @contextlib.contextmanager
-def travelling(devices: Sequence[Device], state_dir: Path) -> Iterator[Travel]:
+def travelling(devices: Sequence[Device], state_dir: Path, *, is_fast: bool = False) -> Iterator[Travel]:
     """Its workers are in cgroups, where there are some."""
     names = walls_here() & {"cgroup"}
     tree = cgroups.find() if names else None
-    config = Config(state_dir=state_dir, nr_warm_workers=0, walls=WALLS)
+    config = Config(state_dir=state_dir, nr_warm_workers=0, walls=WALLS, fast_moves=is_fast)
     notes = Notes()
     with contextlib.ExitStack() as stack:
         gpus = [

@@ -39,7 +39,7 @@ VGPU = VGpuRecord(
 RECORDS = (
     VGPU,
     GpuRecord(0, "fairgv/served/x", 5, 6, 7, 8),
-    WorkerRecord(0, 1, 2, 3, 4, "spin", "1-0-0"),
+    WorkerRecord(0, 1, 2, 3, 4, "spin", "1-0-0", "GPU-0,GPU-1"),
     SessionRecord("web", is_answered=True),
     PieceRecord(0, 3, 1 << 30, 0, 1 << 24),
     DebtsRecord({"user 0": 1}, {"user 0": 2}, {"user 0": 3}),
