@@ -185,9 +185,11 @@ class GpuStatistics(DeviceStatistics):
     is_drained: bool = False
     """No vGPU comes to it until an operator says otherwise."""
     has_mover: bool | None = None
-    """Whether programs can leave it, and come to it, while they run; None: it is not known, or there is no other Gpu."""
+    """Whether programs can leave it by checkpoint, and come to it; None: it is not known, or there is no other Gpu."""
     why_no_mover: str = ""
     """Why they cannot."""
+    has_fast_moves: bool = False
+    """Programs are kept ready to move by replay."""
     figures: Figures = UNKNOWN
     """What NVML says of it."""
     is_ready: bool = True

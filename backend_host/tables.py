@@ -15,6 +15,7 @@ from rich.text import Text
 
 from backend_host.entitlement import WHOLE
 from backend_host.ipc import Message
+from backend_host.move.plan import CHECKPOINT, REPLAY
 from backend_host.sizes import format_size, format_time
 from backend_host.walls.settings import WALLS
 
@@ -128,9 +129,10 @@ def _state(gpu: Message) -> str:
 
 
 def _moves(gpu: Message) -> str:
-    """Whether programs can leave it and come to it. A daemon of an earlier release tells nothing of that."""
+    """How programs can leave it and come to it. A daemon of an earlier release tells nothing of that."""
     has_mover = gpu.get("has_mover")
-    return _NOTHING if has_mover is None else "yes" if has_mover else "no"
+    movers = [REPLAY] * bool(gpu.get("has_fast_moves")) + [CHECKPOINT] * bool(has_mover)
+    return ", ".join(movers) or (_NOTHING if has_mover is None else "no")
 
 
 def _demand(entry: Message) -> str:
@@ -250,7 +252,8 @@ def unmoved(entries: Iterable[Message]) -> Iterator[Text]:
     """A line for each Gpu whose programs cannot move."""
     for gpu in entries:
         if gpu.get("why_no_mover"):
-            yield folded(f"GPU {gpu['number']}: programs cannot move to another Gpu: {gpu['why_no_mover']}")
+            which = "programs cannot move by checkpoint" if gpu.get("has_fast_moves") else "programs cannot move"
+            yield folded(f"GPU {gpu['number']}: {which} to another Gpu: {gpu['why_no_mover']}")
 
 
 def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:

@@ -216,6 +216,7 @@ class Gpu:
             is_drained=self.is_drained,
             has_mover=None if self.mover.why_not is None else not self.mover.why_not,
             why_no_mover=self.mover.why_not or "",
+            has_fast_moves=bool(self.start.sees),
             capacity_bytes=self.capacity.resident,
             allocatable_bytes=self.capacity.allocatable,
             min_max_ratio=min_max_ratio(map(self.keeper.received, vgpus)),

@@ -6,6 +6,7 @@ softgpu's devices are files, and a worker's root has all of them.
 
 import errno
 import os
+from collections.abc import Iterable
 
 from backend_host.devices import Device
 from backend_host.errors import FairGVError
@@ -33,6 +34,14 @@ def take_back(worker: Child, device: Device) -> None:
     node = _node(device)
     if node is not None:
         lib.fgw_walls_take_back(worker.pidfd, node.encode())
+
+
+def keep_own(worker: Child, others: Iterable[Device]) -> None:
+    """For one that a daemon may have left on its way: it reaches none of these, whatever it was lent."""
+    for device in others:
+        node = _node(device)
+        if node is not None and os.path.exists(f"/proc/{worker.pid}/root{node}"):  # noqa: PTH110 - or it is not ours to see
+            take_back(worker, device)
 
 
 def _node(device: Device) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from backend_host.device.gpu import Gpu
 from backend_host.device.readings import Motion, WorkerReading
 from backend_host.errors import RefusedError
+from backend_host.move.root import keep_own
 from backend_host.restart.left import Left, has_ended
 from backend_host.restart.records import PieceRecord, VGpuRecord, WorkerRecord
 from backend_host.service.journal import about
@@ -55,6 +56,10 @@ def adopt(
                 log.error(text, record.name, error, extra=about(record.name))
         _clear(left, gpu, entitlements.keys())
         gpu.keeper.adopt(entitlements)
+    for vgpu in vgpus.all():
+        others = [gpu.device for gpu in gpus if gpu is not vgpu.gpu] if vgpu.gpu.has_roots else []
+        for worker in vgpu.caretaker.workers():
+            keep_own(worker.process, others)
     return adopted
 
 

@@ -22,7 +22,7 @@ from backend_host.sizes import format_size, format_time
 LOOK_S = 0.05
 INTERRUPTED = 130
 _STAGES = {
-    "preparing": "makes memory of the host ready",
+    "preparing": "makes ready",
     "leaving": "leaves GPU {from}",
     "changing": "changes its Gpu",
     "returning": "comes onto GPU {to}",
@@ -78,8 +78,11 @@ def migrate(options: argparse.Namespace, connection: Connection) -> int:
         migration = follow(options.name, connection, look)
     if options.json:
         output.say_json(migration)
-    elif migration["stage"] == "done":
-        output.say(done_text(migration))
+    else:
+        if migration["plan"]["mover"] != plan["mover"]:
+            output.say(f"{plan['name']} went on by {plan_text(migration['plan']).partition(' by ')[2]}")
+        if migration["stage"] == "done":
+            output.say(done_text(migration))
     if migration["stage"] == "done":
         return 0
     if aborting.is_done and migration["stage"] == "aborted":
@@ -128,7 +131,12 @@ def plan_text(plan: Message) -> str:
     if not plan["nr_programs"]:
         return f"{way}: it has no program"
     times = f"{format_time(plan['duration_ns'])}, of which {format_time(plan['pause_ns'])} of pause"
-    return f"{way} by {plan['mover']}: {_programs(plan)}\nplanned: {times}"
+    return "\n".join([f"{way} by {plan['mover']}: {_programs(plan)}", f"planned: {times}", *_no_replay(plan)])
+
+
+def _no_replay(plan: Message) -> list[str]:
+    """A daemon of an earlier release tells nothing of that."""
+    return [f"not by replay: {why}" for why in plan.get("no_replay", ())]
 
 
 def done_text(migration: Message) -> str:

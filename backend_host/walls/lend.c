@@ -10,6 +10,7 @@
 #include <linux/mount.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,10 +46,17 @@ static bool take_away(const char *path)
     return umount2(path, DETACH) == 0 && unlink(path) == 0;
 }
 
-/* In the child; an errno. `node` -1: away. */
+/* In the child; an errno. `node` -1: away. A process without a root of its own has that of all. */
 static int change_root(int pidfd, const char *path, int node)
 {
-    if (setns(pidfd, CLONE_NEWNS) != 0 || chdir("/") != 0 || !set_read_only(false)) {
+    struct stat ours, its;
+    if (stat("/", &ours) != 0 || setns(pidfd, CLONE_NEWNS) != 0 || chdir("/") != 0 || stat("/", &its) != 0) {
+        return errno;
+    }
+    if (ours.st_dev == its.st_dev && ours.st_ino == its.st_ino) {
+        return EXDEV;
+    }
+    if (!set_read_only(false)) {
         return errno;
     }
     const int error = (node >= 0 ? put(node, path) : take_away(path)) ? 0 : errno;

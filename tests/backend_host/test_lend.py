@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from backend_host.worker._worker import lib
 
 from backend_host.config import PACKAGE_ROOT
+from backend_host.move.root import keep_own
 from backend_host.walls.root import root_of_python
 from backend_host.walls.start import Child, Walls
 from tests.backend_host.worker_harness import WALLS, walls_here
@@ -109,3 +111,36 @@ def test_a_process_that_has_ended(captive: Child) -> None:
     captive.kill()
     captive.wait()
     assert lib.fgw_walls_lend(captive.pidfd, NODE) == errno.ESRCH
+
+
+WITHOUT_ROOT = f"""
+import os, subprocess
+from backend_host.worker._worker import lib
+child = subprocess.Popen(["sleep", "600"])
+pidfd = os.pidfd_open(child.pid)
+try:
+    assert lib.fgw_walls_lend(pidfd, {NODE!r}) == {errno.EXDEV}
+    assert lib.fgw_walls_take_back(pidfd, {NODE!r}) == {errno.EXDEV}
+    assert not os.statvfs("/").f_flag & os.ST_RDONLY
+finally:
+    child.kill()
+    child.wait()
+"""
+
+
+def test_the_root_of_all_is_nobody_s_to_change() -> None:
+    """In a mount namespace of the test's own, where it could be changed."""
+    command = ["unshare", "--mount", sys.executable, "-c", WITHOUT_ROOT]
+    ended = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_what_a_daemon_left_lent_is_taken_back(captive: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else."""
+    nodes = {1: NODE.decode(), 2: "/dev/of-no-host"}
+    monkeypatch.setattr("backend_host.move.root._node", lambda device: nodes[device])
+    assert lib.fgw_walls_lend(captive.pidfd, NODE) == 0
+    for _ in range(2):
+        keep_own(captive, nodes)  # type: ignore[arg-type]
+        assert not inside(captive).exists()
+        assert inside(captive, b"/dev/null").is_char_device()

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,6 +93,43 @@ def test_plans_in_words(nr_programs: int, said: str) -> None:
     migration = {"plan": plan, "stage": "done", "pause_ns": 1_250_000_000}
     end_said = "web is on GPU 1: its programs stood still for 1.25 s" if nr_programs else "web is on GPU 1"
     assert migrating.done_text(migration) == end_said
+
+
+def test_why_it_is_not_the_fast_way_is_said() -> None:
+    plan = {"name": "web", "from": 0, "to": 1, "mover": "checkpoint", "nr_programs": 1, "memory_bytes": 1 << 30}
+    plan |= {"duration_ns": 920_000_000, "pause_ns": 720_000_000}
+    said = migrating.plan_text(plan | {"no_replay": ["train (worker 7) has graphs", "other (worker 8) links images"]})
+    assert said.splitlines()[1:] == [
+        "planned: 920 ms, of which 720 ms of pause",
+        "not by replay: train (worker 7) has graphs",
+        "not by replay: other (worker 8) links images",
+    ]
+
+
+def test_one_that_goes_on_by_checkpoint_is_told(
+    host: MovingHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def go_on(move: PlayedMove) -> None:
+        move.plan = replace(move.plan, mover="checkpoint", nr_programs=1, no_replay=("train (worker 7) has graphs",))
+
+    host.opened("web")
+    step_by_step(monkeypatch, host, go_on, change, end)
+    began = host.moves.began
+
+    def begin(move: PlayedMove) -> None:
+        move.plan = replace(move.plan, mover="replay", nr_programs=1)
+        began(move)
+
+    host.moves.began = begin
+    assert migrate(host) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "web moves from GPU 0 to GPU 1 by replay: one program with 0 B",
+        "planned: 0 ns, of which 0 ns of pause",
+        "web went on by checkpoint: one program with 0 B",
+        "planned: 0 ns, of which 0 ns of pause",
+        "not by replay: train (worker 7) has graphs",
+        "web is on GPU 1: its programs stood still for 1 s",
+    ]
 
 
 def test_a_dry_run_moves_nothing(host: MovingHost, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,11 +133,33 @@ def test_why_it_is_not_there_is_shown(host: MovingHost) -> None:
         gpu.mover.set(UNSUPPORTED)
     [told, *_], _ = host.vgpus.snapshot()
     assert (told.has_mover, told.why_no_mover) == (False, UNSUPPORTED)
-    [gpu] = status_of()["gpus"]
-    shown = " ".join(
-        rendered(tables.gpus([gpu | {"has_mover": False, "why_no_mover": UNSUPPORTED}], is_long=True)).split()
-    )
+    shown = shown_of(has_mover=False, why_no_mover=UNSUPPORTED)
     assert f"GPU 0: programs cannot move to another Gpu: {UNSUPPORTED}" in shown
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"has_mover": True, "has_fast_moves": True}, "replay, checkpoint"),
+        ({"has_mover": False, "has_fast_moves": True}, "replay"),
+        ({"has_mover": True, "has_fast_moves": False}, "checkpoint"),
+        ({"has_mover": False, "has_fast_moves": False}, "no"),
+        ({"has_mover": None, "has_fast_moves": False}, "-"),
+    ],
+)
+def test_how_programs_move_is_shown(told: dict[str, bool | None], said: str) -> None:
+    assert tables._moves(told) == said
+
+
+def test_checkpoints_that_are_not_there_are_told_beside_replay() -> None:
+    shown = shown_of(has_mover=False, has_fast_moves=True, why_no_mover=UNSUPPORTED)
+    assert f"GPU 0: programs cannot move by checkpoint to another Gpu: {UNSUPPORTED}" in shown
+
+
+def shown_of(**told: object) -> str:
+    """Of one Gpu, in the long table and below it."""
+    [gpu] = status_of()["gpus"]
+    return " ".join(rendered(tables.gpus([gpu | told], is_long=True)).split())
 
 
 def test_a_vgpu_without_programs_needs_none(host: MovingHost, monkeypatch: pytest.MonkeyPatch) -> None:
