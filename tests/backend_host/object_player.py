@@ -356,7 +356,67 @@ def play_lies(table: Table, folder: Path) -> Any:
     return told
 
 
+def make_streams(table: Table) -> list[int]:
+    table.make("cuStreamCreateWithPriority", "phStream", flags=1, priority=-1)
+    return [table.make("cuEventCreate", "phEvent", Flags=flags) for flags in (0, EVENT_WITHOUT_TIMES)]
+
+
+def play_replay(table: Table, folder: Path) -> Any:
+    """To another device of the same process, with objects that come and go after all were made there; then back, and undone."""
+    table.begin()
+    make_context(table, PRIMARY, is_primary=True)
+    make_code(table)
+    make_arrays(table)
+    events = make_streams(table)
+    used = table.c.quota_used()
+    bound = [table.c.replay_ahead(1)]
+    table.serve("cuEventDestroy_v2", hEvent=events[0])
+    make_streams(table)
+    make_context(table, SECOND, is_primary=False)
+    make_streams(table)
+    table.load("cuModuleLoadDataEx", kernel_image(CODE + "// another image"))
+    told, used_then = table.told(), table.c.quota_used()
+    bound.append(table.c.replay_cross())
+    there = table.told()
+    devices = [table.c.replay_end(1)]
+    settled = table.told()
+    bound += [table.c.replay_ahead(0), table.c.replay_cross()]
+    devices.append(table.c.replay_end(0))
+    undone = table.told()
+    bound.append(table.c.replay_ahead(0))
+    devices.append(table.c.replay_end(0))
+    after = table.c.quota_used()
+    table.end()
+    return {
+        "bound": bound,
+        "devices": devices,
+        "told": [told, there, settled, undone],
+        "used": [used, used_then, after],
+    }
+
+
+def play_bound(table: Table, folder: Path) -> Any:
+    """What the worker says of a device that is not there, of its own, and of a texture, which softgpu gives another value; then it stays."""
+    table.begin()
+    make_context(table, PRIMARY, is_primary=True)
+    stream = table.make("cuStreamCreate", "phStream")
+    bound = []
+    for device in (7, 0):
+        bound.append(table.c.replay_ahead(device))
+        table.c.replay_end(0)
+    texture(table, ARRAY, make_arrays(table)[0])
+    told = table.told()
+    bound.append(table.c.replay_ahead(1))
+    device = table.c.replay_end(0)
+    told_then = table.told()
+    table.serve("cuStreamDestroy_v2", hStream=stream)
+    table.end()
+    return {"bound": bound, "device": device, "is_as_before": told == told_then}
+
+
 COMMANDS = {
+    "replay": play_replay,
+    "bound": play_bound,
     "save": play_save,
     "restore": play_restore,
     "again": play_again,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "calls/context.h"
 #include "calls/graph_memory.h"
@@ -28,10 +29,13 @@
 #include "page/account.h"
 #include "page/control.h"
 #include "page/grant.h"
+#include "page/motion.h"
+#include "replay/replay.h"
 
 #define ARENA_BYTES (64u << 10)
 
 static struct fgw_worker *worker;
+static struct fgw_control *control;
 static struct fgw_grantee grantee; /* that outlives the worker */
 static struct fgw_saver saver;
 static struct fgw_trouble trouble;
@@ -40,7 +44,6 @@ static struct fgw_trouble trouble;
 
 bool begin(const char *library, uint64_t kept_bytes)
 {
-    static struct fgw_control *control;
     static struct fgv_client client;
     char error[512];
     worker = fgw_worker_open(library, 0, error, sizeof(error));
@@ -103,6 +106,7 @@ static void free_memory(void)
 /* As the worker takes down what a client leaves. What it still kept of images afterwards. */
 uint64_t end(void)
 {
+    fgw_replay_end(worker);
     free_memory();
     for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i]) {
@@ -210,6 +214,53 @@ bool kind_is_whole(uint32_t kind)
     const struct fgw_kind *row = &fgw_kinds[kind];
     return row->name && row->unknown != CUDA_SUCCESS && (row->save != NULL) == (row->restore != NULL) &&
            (row->save != NULL) != (row->cannot != NULL);
+}
+
+/* ---- replay ---- */
+
+static enum fgw_stage poll_until(enum fgw_stage stage)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    enum fgw_stage now = fgw_replay_stage(worker);
+    while (now != stage && fgw_replay_bound(worker) == 0) {
+        fgw_replay_poll(worker, true);
+        nanosleep(&nap, NULL);
+        now = fgw_replay_stage(worker);
+    }
+    return now;
+}
+
+/* Everything ahead, on this device. 0: it is there, or what it is bound by. */
+uint32_t replay_ahead(uint32_t device)
+{
+    fgw_control_set_motion(control, 0, FGW_MOTION_COPY, device);
+    fgw_replay_poll(worker, true);
+    poll_until(FGW_STAGE_PREPARED);
+    return fgw_replay_bound(worker);
+}
+
+uint32_t replay_cross(void)
+{
+    fgw_control_set_motion(control, 0, FGW_MOTION_CHANGE, fgw_motion_device(&worker->grantee));
+    poll_until(FGW_STAGE_STANDS);
+    return fgw_replay_bound(worker);
+}
+
+/* For good, or back; nothing is left of it then. The device it is on. */
+int replay_end(bool is_for_good)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    fgw_control_set_motion(control, 0, FGW_MOTION_NONE, 0);
+    if (is_for_good) {
+        fgw_replay_settle(worker);
+    } else {
+        fgw_replay_undo(worker);
+    }
+    do {
+        fgw_replay_poll(worker, true);
+        nanosleep(&nap, NULL);
+    } while (fgw_replay_is_active(worker));
+    return worker->device;
 }
 
 /* ---- what the device library says ---- */

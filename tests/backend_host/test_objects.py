@@ -39,6 +39,7 @@ def play(library: Path, tmp_path: Path) -> Play:
             "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99",
             "PYTHONMALLOC": "malloc",
             "FAIRGV_SOFTGPU_STATE": str(tmp_path / "device"),
+            "FAIRGV_SOFTGPU_DEVICES": "2",
             "FAIRGV_SOFTGPU_COMPILER": f"env LD_PRELOAD= {sys.executable} -m softgpu.compiler",
         }
         arguments = [sys.executable, "-m", "tests.backend_host.object_player", str(library), command, str(tmp_path)]
@@ -92,6 +93,24 @@ def test_what_is_said_of_them_is_not_what_is_said_of_any(play: Play) -> None:
         "14",
     ]
     assert ["functions 2 variable 0 48" in line for line in said_of(told, "module")] == [True, True]
+
+
+def test_a_client_changes_its_device_and_can_come_back(play: Play) -> None:
+    answer = play("replay")
+    assert answer["bound"] == [0] * 5
+    assert answer["devices"] == [1, 1, 1]
+    told, *others = answer["told"]
+    assert len(said_of(told, "stream")) == 3
+    assert len(said_of(told, "event")) == 5
+    assert others == [told] * 3
+    used, used_then, after = answer["used"]
+    assert used < used_then == after
+
+
+def test_who_cannot_change_its_device_stays_as_it_was(play: Play) -> None:
+    answer = play("bound")
+    device, objects = 1 << 10, 1 << 11
+    assert answer == {"bound": [device, device, objects], "device": 0, "is_as_before": True}
 
 
 def test_every_kind_is_saved_or_says_why_not(play: Play) -> None:

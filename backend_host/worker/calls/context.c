@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "calls/event_time.h"
 #include "calls/host_function.h"
 #include "calls/image_memory.h"
 #include "calls/memory.h"
@@ -139,6 +140,7 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     fgw_handles_drop_context(worker, context);
     fgw_lanes_drop(worker, context);
     fgw_swap_drop_context(worker, context);
+    fgw_event_time_forget();
     worker->driver.cuCtxSetCurrent(NULL);
     fgw_context_none_is_current(worker);
     CUresult result;

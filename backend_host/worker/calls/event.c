@@ -20,7 +20,7 @@ const char *fgw_event_save(struct fgw_worker *worker, const struct fgw_handle *h
         return "other processes may have it";
     }
     const CUresult result = worker->driver.cuEventQuery(handle->native);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS && !(saver->is_at_work && result == CUDA_ERROR_NOT_READY)) {
         return result == CUDA_ERROR_CAPTURED_EVENT ? "a captured stream has it"
                                                    : "what it was recorded behind has not ended";
     }

@@ -22,6 +22,7 @@ struct option {
 };
 
 struct kept {
+    uint64_t serial; /* no other image has had it */
     uint8_t *image;
     uint64_t image_bytes;
     uint32_t nr_prelinked;
@@ -47,8 +48,11 @@ bool fgw_kept_image_attach(struct fgw_worker *worker, enum fgv_handle_kind kind,
     if (!kept) {
         return false;
     }
-    *kept = (struct kept){
-        .image = image, .image_bytes = image_bytes, .nr_prelinked = fixed->prelinked, .nr_options = fixed->nr_options};
+    *kept = (struct kept){.serial = ++worker->calls->nr_images,
+                          .image = image,
+                          .image_bytes = image_bytes,
+                          .nr_prelinked = fixed->prelinked,
+                          .nr_options = fixed->nr_options};
     memcpy(kept->options, request->payload, option_bytes);
     worker->calls->kept_bytes += image_bytes;
     fgw_handle_hang(worker, kind, number, kept);
@@ -73,7 +77,8 @@ void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handl
 
 /* Options, then the image. */
 struct saved_image {
-    uint64_t image_bytes; /* 0: the module of a library */
+    uint64_t image_bytes; /* 0: the module of a library, or one that is known */
+    uint64_t serial;      /* 0: its bytes follow */
     uint32_t nr_prelinked;
     uint32_t nr_options;
 };
@@ -90,11 +95,14 @@ const char *fgw_image_save(struct fgw_worker *worker, const struct fgw_handle *h
     if (!kept) {
         return "its image was not kept";
     }
-    saved = (struct saved_image){
-        .image_bytes = kept->image_bytes, .nr_prelinked = kept->nr_prelinked, .nr_options = kept->nr_options};
+    const bool is_known = kept->serial < saver->first_image;
+    saved = (struct saved_image){.image_bytes = is_known ? 0 : kept->image_bytes,
+                                 .serial = is_known ? kept->serial : 0,
+                                 .nr_prelinked = kept->nr_prelinked,
+                                 .nr_options = kept->nr_options};
     fgw_saver_put(saver, &saved, sizeof(saved));
     fgw_saver_put(saver, kept->options, kept->nr_options * sizeof(struct option));
-    fgw_saver_put(saver, kept->image, kept->image_bytes);
+    fgw_saver_put(saver, kept->image, saved.image_bytes);
     return NULL;
 }
 
@@ -119,7 +127,7 @@ static const char *send_image(struct fgw_worker *worker, struct fgw_saved *saved
 static const char *load_again(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved,
                               const struct saved_image *was)
 {
-    if (was->nr_options > FGW_JIT_MAX_OPTIONS) {
+    if (was->nr_options > FGW_JIT_MAX_OPTIONS || was->serial != 0) {
         return FGW_SAVED_ODD;
     }
     const uint32_t option_bytes = was->nr_options * (uint32_t)sizeof(struct option);

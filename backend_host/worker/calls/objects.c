@@ -20,7 +20,7 @@
 #include "client/kind.h"
 
 #define MAGIC   UINT64_C(0x4a424f2d56474146) /* "FAGV-OBJ" */
-#define VERSION 1u
+#define VERSION 2u
 
 /* It begins the whole. */
 struct start {
@@ -102,7 +102,8 @@ static bool save_phase(struct fgw_worker *worker, enum phase phase, struct fgw_s
 {
     struct fgw_handle handle;
     for (uint32_t at = 0; fgw_handle_down(worker, &at, &handle);) {
-        const char *why = phase_of(worker, &handle) == phase ? save_one(worker, &handle, saver) : NULL;
+        const bool is_due = phase_of(worker, &handle) == phase && (saver->left_out >> handle.kind & 1) == 0;
+        const char *why = is_due ? save_one(worker, &handle, saver) : NULL;
         if (!tell(trouble, handle.kind, handle.number, CUDA_SUCCESS, why)) {
             return false;
         }
@@ -218,5 +219,90 @@ bool fgw_objects_restore(struct fgw_worker *worker, const uint8_t *bytes, uint64
     struct fgw_context *before = worker->current;
     const bool is_done = restore_all(worker, &all, memory, trouble);
     fgw_context_make_current(worker, before);
+    return is_done;
+}
+
+/* ---- following ---- */
+
+/* One handle among saved bytes. */
+struct item {
+    const uint8_t *at;
+    struct fgw_saved_head head;
+};
+
+struct items {
+    struct item *all;
+    size_t nr;
+};
+
+static int by_name(const void *one, const void *other)
+{
+    const struct fgw_saved_head *a = &((const struct item *)one)->head, *b = &((const struct item *)other)->head;
+    return a->kind != b->kind ? a->kind - b->kind : (a->number > b->number) - (a->number < b->number);
+}
+
+/* All of them, sorted by name; the caller frees them. False: no memory. These bytes are the worker's own. */
+static bool list(const struct fgw_saver *saver, struct items *items)
+{
+    const uint8_t *end = saver->bytes + saver->nr;
+    size_t nr = 0;
+    for (int is_counted = 0; is_counted < 2; is_counted++) {
+        nr = 0;
+        for (const uint8_t *at = saver->bytes + sizeof(struct start); at < end;) {
+            struct fgw_saved_head head;
+            memcpy(&head, at, sizeof(head));
+            if (is_counted) {
+                items->all[nr] = (struct item){.at = at, .head = head};
+            }
+            nr++;
+            at += sizeof(head) + head.bytes;
+        }
+        if (!is_counted) {
+            items->all = calloc(nr + 1, sizeof(*items->all));
+        }
+        if (!items->all) {
+            return false;
+        }
+    }
+    items->nr = nr;
+    qsort(items->all, nr, sizeof(*items->all), by_name);
+    return true;
+}
+
+/* Whether these have the item just as it is. */
+static bool have(const struct items *items, const struct item *item)
+{
+    const struct item *found = bsearch(item, items->all, items->nr, sizeof(*item), by_name);
+    return found && found->head.bytes == item->head.bytes &&
+           memcmp(found->at, item->at, sizeof(item->head) + item->head.bytes) == 0;
+}
+
+bool fgw_objects_follow(struct fgw_worker *worker, const struct fgw_saver *before, const struct fgw_saver *now,
+                        struct fgw_trouble *trouble)
+{
+    struct items old = {0}, new = {0};
+    bool is_done = list(before, &old) && list(now, &new);
+    if (!is_done) {
+        tell(trouble, 0, 0, CUDA_SUCCESS, "no memory");
+    }
+    for (size_t i = 0; is_done && i < old.nr; i++) {
+        if (!have(&new, &old.all[i])) {
+            fgw_worker_unbind(worker, old.all[i].head.kind, old.all[i].head.number);
+        }
+    }
+    struct fgw_context *was_current = worker->current;
+    for (const uint8_t *at = now->bytes + sizeof(struct start); is_done && at < now->bytes + now->nr;) {
+        struct fgw_saved_head head;
+        memcpy(&head, at, sizeof(head));
+        struct fgw_saved saved = {.bytes = at + sizeof(head), .left = head.bytes};
+        if (fgw_handle_find(worker, head.kind, head.number).number == 0) {
+            const char *why = restore_one(worker, &head, &saved);
+            is_done = tell(trouble, head.kind, head.number, saved.result, why);
+        }
+        at += sizeof(head) + head.bytes;
+    }
+    fgw_context_make_current(worker, was_current);
+    free(old.all);
+    free(new.all);
     return is_done;
 }

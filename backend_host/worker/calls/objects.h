@@ -28,4 +28,10 @@ typedef const char *(*fgw_objects_memory)(struct fgw_worker *worker);
 bool fgw_objects_restore(struct fgw_worker *worker, const uint8_t *bytes, uint64_t nr_bytes, fgw_objects_memory memory,
                          struct fgw_trouble *trouble);
 
+/* Makes objects that were made again from `before` be those of `now`: both what fgw_objects_save wrote of one client,
+ * whose images of before are known in `now`. What is there no more goes, as far as the table has it: the driver's
+ * object goes with its context. False as above. */
+bool fgw_objects_follow(struct fgw_worker *worker, const struct fgw_saver *before, const struct fgw_saver *now,
+                        struct fgw_trouble *trouble);
+
 #endif

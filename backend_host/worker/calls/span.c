@@ -6,6 +6,7 @@
  */
 #include "calls/span.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/count.h"
@@ -25,6 +26,17 @@
 #define MOVABLE_MOST_BYTES (UINT64_C(256) << 20)
 
 static struct fgv_driver real; /* the driver's own calls, of the one device library of this process */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void fgw_span_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void fgw_span_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
 
 void fgw_span_init(const struct fgv_driver *driver)
 {
@@ -128,7 +140,7 @@ uint64_t fgw_span_extent_most_bytes(const struct fgw_worker *worker)
     return fgw_room_is_short(&worker->grantee) ? MOVABLE_MOST_BYTES : MOST_BYTES;
 }
 
-CUresult fgw_span_bring(struct fgw_worker *worker, struct fgw_range *extent)
+static CUresult bring(struct fgw_worker *worker, struct fgw_range *extent)
 {
     const CUmemAllocationProp property = plain(worker);
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
@@ -153,7 +165,15 @@ CUresult fgw_span_bring(struct fgw_worker *worker, struct fgw_range *extent)
     return CUDA_SUCCESS;
 }
 
-CUresult fgw_span_take_off(struct fgw_worker *worker, struct fgw_range *extent)
+CUresult fgw_span_bring(struct fgw_worker *worker, struct fgw_range *extent)
+{
+    fgw_span_lock();
+    const CUresult result = bring(worker, extent);
+    fgw_span_unlock();
+    return result;
+}
+
+static CUresult take_off(struct fgw_worker *worker, struct fgw_range *extent)
 {
     CUresult result = real.cuMemUnmap(extent->address, extent->bytes);
     if (result == CUDA_SUCCESS) {
@@ -164,8 +184,16 @@ CUresult fgw_span_take_off(struct fgw_worker *worker, struct fgw_range *extent)
     return result;
 }
 
+CUresult fgw_span_take_off(struct fgw_worker *worker, struct fgw_range *extent)
+{
+    fgw_span_lock();
+    const CUresult result = take_off(worker, extent);
+    fgw_span_unlock();
+    return result;
+}
+
 /* One for which there is no room now comes when there is. */
-static CUresult make_extent(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
+static CUresult make_extent_locked(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 {
     struct fgw_span *span = &worker->calls->span;
     struct fgw_range extent = {.address = address, .bytes = bytes};
@@ -173,7 +201,7 @@ static CUresult make_extent(struct fgw_worker *worker, uint64_t address, uint64_
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (fgw_room_claim(&worker->grantee, bytes)) {
-        const CUresult result = fgw_span_bring(worker, &extent);
+        const CUresult result = bring(worker, &extent);
         if (result != CUDA_SUCCESS) {
             fgw_room_leave(&worker->grantee, bytes);
         }
@@ -187,6 +215,14 @@ static CUresult make_extent(struct fgw_worker *worker, uint64_t address, uint64_
     }
     fgw_ranges_insert(&span->extents, extent);
     return CUDA_SUCCESS;
+}
+
+static CUresult make_extent(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
+{
+    fgw_span_lock();
+    const CUresult result = make_extent_locked(worker, address, bytes);
+    fgw_span_unlock();
+    return result;
 }
 
 CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
@@ -212,7 +248,7 @@ CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t byt
     return result;
 }
 
-CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes)
+static CUresult empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes)
 {
     struct fgw_span *span = &worker->calls->span;
     struct fgw_ranges *extents = &span->extents;
@@ -222,7 +258,7 @@ CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t by
     while (end < extents->nr && extents->items[end].address - address < bytes) {
         struct fgw_range *extent = &extents->items[end];
         if (extent->owner != 0) {
-            result = fgw_span_take_off(worker, extent);
+            result = take_off(worker, extent);
         } else {
             span->nr_out--;
         }
@@ -235,6 +271,14 @@ CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t by
         end++;
     }
     fgw_ranges_erase_some(extents, first, end - first);
+    return result;
+}
+
+CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes)
+{
+    fgw_span_lock();
+    const CUresult result = empty(worker, address, bytes, dropped_bytes);
+    fgw_span_unlock();
     return result;
 }
 
@@ -272,7 +316,9 @@ CUmemGenericAllocationHandle fgw_span_disown(struct fgw_worker *worker, uint64_t
     fgw_swap_forget(worker, address);
     fgw_room_leave(&worker->grantee, extent->bytes);
     fgw_room_deallocate(&worker->grantee, extent->bytes);
+    fgw_span_lock();
     fgw_ranges_erase(extents, extent);
+    fgw_span_unlock();
     return native;
 }
 

@@ -55,6 +55,10 @@ CUresult fgw_span_bring(struct fgw_worker *worker, struct fgw_range *extent);
 /* Takes one off that is there; its bytes are lost. */
 CUresult fgw_span_take_off(struct fgw_worker *worker, struct fgw_range *extent);
 
+/* While a thread beside the worker's own has the lock, no extent comes, goes, or changes its memory. */
+void fgw_span_lock(void);
+void fgw_span_unlock(void);
+
 /* Gives addresses back that have no memory. */
 void fgw_span_give(struct fgw_worker *worker, uint64_t address);
 

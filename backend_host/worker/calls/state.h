@@ -150,6 +150,7 @@ struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
     uint64_t kept_bytes; /* of images that were loaded, for saving what was made of them */
+    uint64_t nr_images;  /* that were kept, ever */
     uint64_t most_kept_bytes;
     uint32_t nr_links;
     struct fgw_ranges pinned;

@@ -46,7 +46,7 @@ const char *fgw_stream_save(struct fgw_worker *worker, const struct fgw_handle *
     if (fgw_stream_is_captured(worker, stream)) {
         return "it is captured";
     }
-    if (stream->last_seq > stream->done_seq || stream->is_busy) {
+    if (!saver->is_at_work && (stream->last_seq > stream->done_seq || stream->is_busy)) {
         return "its work has not ended";
     }
     if (!driver->cuStreamGetFlags || !driver->cuStreamGetPriority ||

@@ -322,8 +322,9 @@ static void prepare(struct fgw_worker *worker, bool goes, uint64_t now_ns)
         return;
     }
     swap->prepared_ns = now_ns;
+    const enum fgw_motion motion = fgw_motion(&worker->grantee);
     const bool is_wanted =
-        goes || fgw_room_is_crowded(&worker->grantee) || fgw_motion(&worker->grantee) != FGW_MOTION_NONE;
+        goes || fgw_room_is_crowded(&worker->grantee) || motion == FGW_MOTION_PREPARE || motion == FGW_MOTION_STAND;
     if (!context || now_ns - swap->tried_ns < AGAIN_NS || !is_wanted ||
         !fgw_ranges_make_room(&swap->copies, FGW_MAX_DEVICE_RANGES)) {
         return;
@@ -364,8 +365,9 @@ static enum fgw_keeps why_kept(const struct fgw_worker *worker, bool is_settled,
  * is not kept for long, is let come to rest; else the client goes on, as that may be what ends it. */
 static void tell(struct fgw_worker *worker, bool goes, uint64_t now_ns)
 {
+    const enum fgw_motion motion = fgw_motion(&worker->grantee);
     const bool is_displaced = worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) || goes ||
-                              fgw_motion(&worker->grantee) == FGW_MOTION_STAND;
+                              motion == FGW_MOTION_STAND || motion == FGW_MOTION_CHANGE;
     fgw_turn_set_displaced(worker, is_displaced);
     const uint64_t since_ns = atomic_load_explicit(&worker->slot->displaced_since_ns, memory_order_relaxed);
     const bool awaits = fgw_turn_awaits_memory(worker);
@@ -442,7 +444,9 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
     if (swap->nr_moves == 0) {
         close_streams(worker);
     }
-    const bool is_to_be_told = goes || keeps == FGW_KEEPS_SHARED || fgw_motion(&worker->grantee) == FGW_MOTION_STAND;
+    const enum fgw_motion motion = fgw_motion(&worker->grantee);
+    const bool is_to_be_told =
+        goes || keeps == FGW_KEEPS_SHARED || motion == FGW_MOTION_STAND || motion == FGW_MOTION_CHANGE;
     atomic_store_explicit(&worker->slot->keeps, is_to_be_told ? keeps : FGW_KEEPS_NOT, memory_order_relaxed);
     tell(worker, has_to_go(worker) && (keeps == FGW_KEEPS_NOT || keeps == FGW_KEEPS_FOR_WORK), now_ns);
     if (is_settled) {

@@ -400,6 +400,45 @@ bool fgw_handle_remember_native(struct fgw_worker *worker, enum fgv_handle_kind 
     return fgw_worker_bind(worker, kind | BY_NATIVE, native, (void *)(uintptr_t)number) == CUDA_SUCCESS;
 }
 
+static void exchange(void **one, void **other)
+{
+    void *before = *one;
+    *one = *other;
+    *other = before;
+}
+
+/* The entry of the other's that a handle is to be exchanged with; NULL: it has none. */
+static struct fgw_entry *counterpart(struct fgw_handles *other, const struct fgw_handle *handle)
+{
+    const uint32_t index = index_of(other, handle->kind, handle->number);
+    return index != 0 ? &other->entries[index] : NULL;
+}
+
+bool fgw_handles_exchange(struct fgw_worker *worker, struct fgw_worker *other, uint32_t left_out)
+{
+    for (int is_checked = 0; is_checked < 2; is_checked++) {
+        for (uint32_t i = 1; i < worker->handles.nr_entries; i++) {
+            struct fgw_handle *handle = &worker->handles.entries[i].handle;
+            if (handle->number == 0 || (handle->kind & BY_NATIVE) != 0 || (left_out >> handle->kind & 1) != 0) {
+                continue;
+            }
+            struct fgw_entry *entry = counterpart(&other->handles, handle);
+            if (!entry) {
+                return false;
+            }
+            if (is_checked && handle->kind == FGV_HANDLE_STREAM) {
+                struct fgw_stream *stream = handle->object, *theirs = entry->handle.object;
+                stream->native = entry->handle.native;
+                theirs->native = handle->native;
+            }
+            if (is_checked) {
+                exchange(&handle->native, &entry->handle.native);
+            }
+        }
+    }
+    return true;
+}
+
 /* ---- asking ---- */
 
 uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)

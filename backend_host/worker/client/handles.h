@@ -36,6 +36,9 @@ bool fgw_handle_remember_native(struct fgw_worker *worker, enum fgv_handle_kind 
 struct fgw_handle fgw_handle_of_native(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native);
 /* The stream of this number in the current context, or NULL. 0 and 1: the legacy one, 2: the per-thread one. */
 struct fgw_stream *fgw_stream_find(struct fgw_worker *worker, uint64_t number);
+/* The driver's objects behind this worker's handles, but those of the kinds in `left_out` (FGW_BELOW), are those of
+ * `other` from now on, which has this one's for them. False: the other has not all of them, and nothing has changed. */
+bool fgw_handles_exchange(struct fgw_worker *worker, struct fgw_worker *other, uint32_t left_out);
 /* The context is about to be destroyed: all that lives in it goes, the newest first, and then its own number. */
 void fgw_handles_drop_context(struct fgw_worker *worker, const struct fgw_context *context);
 

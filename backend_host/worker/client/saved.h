@@ -13,6 +13,10 @@ struct fgw_saver {
     uint8_t *bytes; /* the owner frees it */
     uint64_t nr, room;
     bool is_out_of_memory; /* it has not all that was put */
+    /* Set by the owner: */
+    bool is_at_work;      /* work may not have ended: it is nobody's concern yet */
+    uint32_t left_out;    /* FGW_BELOW of the kinds that stay what they are */
+    uint64_t first_image; /* of images that came before it a number stands for the bytes: see kept_image.c */
 };
 
 /* What is left to read. */

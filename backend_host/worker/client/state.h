@@ -53,6 +53,7 @@ struct fgw_kind;
 struct fgw_lane;
 struct fgw_loop;
 struct fgw_mark;
+struct fgw_replay;
 struct fgw_slicing;
 struct fgw_track;
 struct fgw_turn;
@@ -199,6 +200,7 @@ struct fgw_worker {
     struct fgw_turn *turn;
     struct fgw_slicing *slicing; /* of the floor `parts` */
     struct fgw_calls *calls;
+    struct fgw_replay *replay;
     struct fgw_loop *loop;
 };
 

@@ -30,15 +30,18 @@ static enum fgw_stage stage_of(const struct fgw_worker *worker, bool is_settled)
                    ? FGW_STAGE_STANDS
                    : FGW_STAGE_PREPARED;
     default:
-        return FGW_STAGE_RUNS;
+        return fgw_replay_stage(worker);
     }
 }
 
 void fgw_stand_look(struct fgw_worker *worker, bool is_settled)
 {
+    fgw_replay_poll(worker, is_settled);
     const enum fgw_stage stage = stage_of(worker, is_settled);
     const uint32_t before = atomic_load_explicit(&worker->slot->stage, memory_order_relaxed);
-    if (before == FGW_STAGE_STANDS || stage == FGW_STAGE_STANDS) {
+    const bool is_replay = fgw_replay_is_active(worker);
+    atomic_store_explicit(&worker->slot->bound, fgw_replay_bound(worker), memory_order_relaxed);
+    if (!is_replay && (before == FGW_STAGE_STANDS || stage == FGW_STAGE_STANDS)) {
         fgw_ways_renew(worker, stage != FGW_STAGE_STANDS);
     }
     if (before != (uint32_t)stage) {
@@ -54,6 +57,7 @@ static void go_over(struct fgw_worker *worker, const struct fgw_found *page)
         fgw_worker_end(worker, "its vGPU moved, and it could not");
     }
     fgw_daemon_forget_page(worker);
+    fgw_replay_settle(worker);
     fgw_ways_renew(worker, true);
     fgw_turn_know_device(worker);
     fgw_rest_end(worker);

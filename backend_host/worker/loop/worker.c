@@ -16,6 +16,7 @@
 
 #include "base/count.h"
 #include "calls/context.h"
+#include "calls/event_time.h"
 #include "calls/graph_memory.h"
 #include "calls/host_function.h"
 #include "calls/image.h"
@@ -119,6 +120,12 @@ struct fgw_worker *fgw_worker_open(const char *library, int device, char *error,
     if (fgw_client_open(worker, library, device, error, error_bytes) != CUDA_SUCCESS) {
         return NULL;
     }
+    worker->replay = fgw_replay_new(&worker->driver);
+    if (!worker->replay) {
+        snprintf(error, error_bytes, "no memory");
+        return NULL;
+    }
+    fgw_event_time_wrap(&worker->driver);
     fgw_memory_wrap(&worker->driver);
     fgw_graph_memory_wrap(&worker->driver);
     fgw_limits_wrap(&worker->driver);
@@ -214,7 +221,8 @@ static void look_around(struct fgw_worker *worker, uint64_t now_ns)
 static bool swap(struct fgw_worker *worker, uint64_t now_ns)
 {
     const bool is_in_motion = fgw_motion(&worker->grantee) != FGW_MOTION_NONE ||
-                              atomic_load_explicit(&worker->slot->stage, memory_order_relaxed) != FGW_STAGE_RUNS;
+                              atomic_load_explicit(&worker->slot->stage, memory_order_relaxed) != FGW_STAGE_RUNS ||
+                              fgw_replay_is_active(worker);
     if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_displaced && !fgw_swap_has_copies(worker) &&
         !fgw_room_is_suspended(&worker->grantee) && !is_in_motion) {
         return false;
@@ -252,6 +260,7 @@ static void loop(struct fgw_worker *worker)
             look_after_client(worker, fgw_clock_ns());
             continue;
         }
+        fgw_stand_no_more(worker);
         if (fgw_turn_is_off(worker)) {
             stand_by(worker);
             continue;
@@ -302,6 +311,7 @@ static void take_down(struct fgw_worker *worker)
     signal(SIGALRM, leave_at_once);
     alarm(END_SECONDS);
     fgw_client_announce(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
+    fgw_replay_end(worker);
     fgw_parts_stop(worker);
     fgw_waiters_drop(worker);
     fgw_host_end(worker);

@@ -91,4 +91,8 @@ void fgw_lanes_drop(struct fgw_worker *worker, struct fgw_context *context)
         fgw_stream_remove(&lane->stream);
         free(lane);
     }
+    if (context->side_stream && worker->driver.cuStreamDestroy_v2) {
+        worker->driver.cuStreamDestroy_v2(context->side_stream);
+    }
+    context->side_stream = NULL;
 }

@@ -41,8 +41,13 @@ void fgw_stream_drop_context(struct fgw_worker *worker, struct fgw_context *cont
         fgw_sync_finish_stream(worker, stream, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     }
     worker->track->listener->dropped(worker, context);
-    fgw_latency_drop_context(worker, context);
     fgw_sync_poll(worker, fgw_clock_ns()); /* takes its streams off the list of busy ones */
+    fgw_track_leave(worker, context);
+}
+
+void fgw_track_leave(struct fgw_worker *worker, struct fgw_context *context)
+{
+    fgw_latency_drop_context(worker, context);
     while (context->free_marks) {
         struct fgw_mark *mark = context->free_marks;
         context->free_marks = mark->next;
