@@ -1,13 +1,14 @@
 """What a program feels of being moved to another Gpu and back.
 
-A program whose kernels read and change all of its memory computes all the time while its vGPU moves to and fro between two Gpus; before that it
-computes alone as long as it takes to know its rate. span: its memory leaves the device and comes back by FairGV, and its contexts by the
-driver's checkpoint. driver: the driver's checkpoint moves all.
+A program whose kernels read all of its memory, and change a part of it, computes all the time while its vGPU moves to and fro between two Gpus;
+before that it computes alone as long as it takes to know its rate. replay: memory is copied and objects are made ahead, in its process. span: its
+memory leaves the device and comes back by FairGV, and its contexts by the driver's checkpoint. driver: the driver's checkpoint moves all.
 
 Pause: from the order to stand until the program may go on, as the daemon says. Longest: of any of the program's requests, from launch to its
 end. Lost: how much later the program is done for each move, by its rate alone.
 
     fairgv-bench migration --sizes 64M,1G --moves 10 --plot migration.png
+    fairgv-bench migration --memory replay --sizes 40G --changed 10
 
 Wrong when the machine's other work takes the CPUs: pauses are copies, and work of the driver on the CPU.
 """
@@ -37,7 +38,8 @@ from benchmarks.workloads import parse_report
 KIND = "migration"
 HOW_TO_READ = "Each point is one move of a program between two GPUs, there or back."
 SIZES: Mapping[str, str] = {"cuda": "64M,1G,8G", "soft": "16M,64M"}
-MEMORIES = ("span", "driver")
+REPLAY, SPAN, DRIVER = MEMORIES = ("replay", "span", "driver")
+CLAIMS = {REPLAY: "dcuda_migration", SPAN: "dcuda_checkpoint"}
 REGION_BYTES = 64 << 20
 BETWEEN_S = 0.5
 """The program computes between two moves."""
@@ -63,12 +65,15 @@ class Migration(Experiment):
         told = "; ".join(f"{sizes} on {device}" for device, sizes in SIZES.items())
         parser.add_argument("--sizes", type=_sizes, metavar="SIZE,...", help=f"of the program's memory ({told})")
         parser.add_argument("--moves", type=int, default=6, metavar="N", help="of each program (%(default)s)")
-        parser.add_argument("--memory", choices=MEMORIES, action="append", help="who moves it (default: both in turn)")
+        parser.add_argument("--memory", choices=MEMORIES, action="append", help="who moves it (default: all in turn)")
+        parser.add_argument("--changed", type=int, default=100, metavar="PERCENT", help="of it that its kernels change (%(default)s)")
 
     def check(self, options: argparse.Namespace) -> None:
         """The device is known."""
         options.sizes = options.sizes or _sizes(SIZES[options.device])
         options.memory = options.memory or list(MEMORIES)
+        if not 0 <= options.changed <= 100:
+            raise NotMeasurableError("--changed: from 0 to 100")
         if options.moves < 1:
             raise NotMeasurableError("--moves: one at least")
 
@@ -125,10 +130,10 @@ class Migration(Experiment):
         """What a move costs of a run of half a minute."""
         return [
             Finding(
-                "dcuda_checkpoint", format_size(size), fmean(map(_lost_s, _records(document, size, memory))) / RUN_S
+                CLAIMS[memory], format_size(size), fmean(map(_lost_s, _records(document, size, memory))) / RUN_S
             )
             for size, memory in _subjects(document)
-            if memory == MEMORIES[0]
+            if memory in CLAIMS
         ]
 
     def figures(self, document: Document) -> dict[str, float]:
@@ -147,7 +152,7 @@ class Migration(Experiment):
         if not subjects:
             raise NotMeasurableError("no program was moved")
         axes = figure.subplots()
-        for memory, label in zip(MEMORIES, ("its memory by FairGV", "all by the driver"), strict=True):
+        for memory, label in zip(MEMORIES, ("by replay", "its memory by FairGV", "all by the driver"), strict=True):
             points = [
                 (size / 2**20, pause)
                 for size, by in subjects
@@ -169,11 +174,14 @@ class Migration(Experiment):
 
 
 def _told(document: Document) -> str:
-    sizes = [size for size, memory in _subjects(document) if memory == MEMORIES[0]]
-    if not sizes:
+    if not (subjects := _subjects(document)):
         return "Pauses of programs that move to another GPU"
-    pauses = [pause for each in _records(document, max(sizes), MEMORIES[0]) for pause in each["pauses_s"]]
-    return f"A program with {format_size(max(sizes))} stands still for {np.percentile(pauses, 50):.2f} s while it moves to another GPU"
+    memory = min((memory for _, memory in subjects), key=MEMORIES.index)
+    size = max(size for size, by in subjects if by == memory)
+    pauses = [pause for each in _records(document, size, memory) for pause in each["pauses_s"]]
+    pause_s = float(np.percentile(pauses, 50))
+    told = f"{1000 * pause_s:.0f} ms" if pause_s < 0.1 else f"{pause_s:.2f} s"
+    return f"A program with {format_size(size)} stands still for {told} while it moves to another GPU"
 
 
 def _lost_s(record: Record) -> float:
@@ -199,11 +207,13 @@ def _records(document: Document, size: int, memory: str) -> list[Record]:
 
 def _measure(size: int, memory: str, options: argparse.Namespace) -> Record:
     plain = setting(options, REGION_BYTES)
-    with open_session(OURS, replace(plain, daemon={**plain.daemon, "memory": memory})) as session:
-        alone = _run(session, size, options.seconds, ())
+    settings = {"memory": DRIVER if memory == DRIVER else SPAN, "fast_moves": memory == REPLAY}
+    with open_session(OURS, replace(plain, daemon={**plain.daemon, **settings})) as session:
+        alone = _run(session, size, options, options.seconds, ())
         one_s = BETWEEN_S + MOST_MOVE_S + MOST_MOVE_S_PER_GIB * size / 2**30
         moved: list[Moved] = []
-        run = _run(session, size, options.moves * one_s, _moves(session, options.moves, moved))
+        steps = _moves(session, options.moves, "replay" if memory == REPLAY else "checkpoint", moved)
+        run = _run(session, size, options, options.moves * one_s, steps)
     return {
         "rate": alone["passes"] / alone["seconds"],
         "passes": run["passes"],
@@ -214,17 +224,19 @@ def _measure(size: int, memory: str, options: argparse.Namespace) -> Record:
     }
 
 
-def _moves(session: Session, nr: int, moved: list[Moved]) -> Iterator[None]:
+def _moves(session: Session, nr: int, mover: str, moved: list[Moved]) -> Iterator[None]:
     """Makes one at each step, to the other Gpu."""
     for number in range(nr):
         time.sleep(BETWEEN_S)
-        moved.append(session.move(0, (number + 1) % 2))
+        moved.append(session.move(0, (number + 1) % 2, mover))
         yield
 
 
-def _run(session: Session, size: int, seconds: float, steps: Iterator[None] | Sequence[None]) -> dict[str, Any]:
+def _run(
+    session: Session, size: int, options: argparse.Namespace, seconds: float, steps: Iterator[None] | Sequence[None]
+) -> dict[str, Any]:
     """The program, for so long at most, or until the steps are done."""
-    running = session.start(0, build("paging"), [str(size >> 20), "100", "1", "0"])
+    running = session.start(0, build("paging"), [str(size >> 20), str(options.changed), "1", "0"])
     try:
         if (line := running.read_line(time.monotonic() + START_S)) != "ready":
             raise ProgramFailedError(f"paging said {line!r}")

@@ -128,9 +128,9 @@ class MachineSession:
         """See `Session`."""
         change(self._state_dir, self._guests[index].name, request=request, limit=limit)
 
-    def move(self, index: int, gpu: int) -> Moved:
+    def move(self, index: int, gpu: int, mover: str) -> Moved:
         """See `Session`."""
-        return move(self._state_dir, self._guests[index].name, gpu)
+        return move(self._state_dir, self._guests[index].name, gpu, mover)
 
 
 @dataclass(frozen=True)

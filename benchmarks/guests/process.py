@@ -118,7 +118,7 @@ class NativeSession:
         """See `Session`."""
         raise NotMeasurableError("the device itself knows no requests and no limits")
 
-    def move(self, index: int, gpu: int) -> Moved:
+    def move(self, index: int, gpu: int, mover: str) -> Moved:
         """See `Session`."""
         raise NotMeasurableError("the device itself moves no programs")
 
@@ -161,9 +161,9 @@ class ProcessSession:
         """See `Session`."""
         change(self._state_dir, self._names[index], request=request, limit=limit)
 
-    def move(self, index: int, gpu: int) -> Moved:
+    def move(self, index: int, gpu: int, mover: str) -> Moved:
         """See `Session`."""
-        return move(self._state_dir, self._names[index], gpu)
+        return move(self._state_dir, self._names[index], gpu, mover)
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ def change(state_dir: Path, name: str, **entitlement: float) -> None:
         connection.ask("set", name=name, **entitlement)
 
 
-def move(state_dir: Path, name: str, gpu: int) -> Moved:
-    """Moves the vGPU of this name. NotMeasurableError when it stays where it is."""
+def move(state_dir: Path, name: str, gpu: int, mover: str) -> Moved:
+    """Moves the vGPU of this name, by this mover. NotMeasurableError when it stays where it is."""
     command = [
         sys.executable,
         "-m",
@@ -214,6 +214,8 @@ def move(state_dir: Path, name: str, gpu: int) -> Moved:
         name,
         "--to",
         str(gpu),
+        "--mover",
+        mover,
     ]
     began_s = time.monotonic()
     ended = subprocess.run([*command, "--json"], cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)

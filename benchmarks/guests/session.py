@@ -89,8 +89,8 @@ class Session(Protocol):
     def set_bounds(self, index: int, request: float, limit: float) -> None:
         """Percent of the GPU that one guest gets at least and at most, from now on; NotMeasurableError natively, where there are none."""
 
-    def move(self, index: int, gpu: int) -> Moved:
-        """Moves one guest to another Gpu; NotMeasurableError where it cannot be, and natively."""
+    def move(self, index: int, gpu: int, mover: str) -> Moved:
+        """Moves one guest to another Gpu, by a mover as `fairgv-host migrate` names them; NotMeasurableError where it cannot be, and natively."""
 
 
 class Guests(Protocol):

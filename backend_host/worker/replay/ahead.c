@@ -208,13 +208,14 @@ static bool copy_next(struct fgw_ahead *ahead, struct fgw_worker *worker, uint64
 const char *fgw_ahead_round(struct fgw_ahead *ahead, struct fgw_worker *worker, uint64_t *changed_bytes)
 {
     const char *why = NULL;
-    uint64_t cursor = 0, before_bytes = *changed_bytes;
+    uint64_t cursor = 0;
     for (bool is_some = true; is_some && !why;) {
+        const uint64_t before_bytes = *changed_bytes;
         fgw_span_lock();
         is_some = copy_next(ahead, worker, &cursor, changed_bytes, &why);
         fgw_span_unlock();
+        atomic_fetch_add_explicit(&ahead->copied_bytes, *changed_bytes - before_bytes, memory_order_relaxed);
     }
-    ahead->copied_bytes += *changed_bytes - before_bytes;
     return why;
 }
 

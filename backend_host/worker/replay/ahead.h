@@ -9,6 +9,8 @@
 #ifndef BACKEND_HOST_WORKER_REPLAY_AHEAD_H
 #define BACKEND_HOST_WORKER_REPLAY_AHEAD_H
 
+#include <stdatomic.h>
+
 #include "calls/fingerprint.h"
 #include "client/state.h"
 
@@ -22,7 +24,7 @@ struct fgw_ahead {
     struct fgw_printer printer;
     struct fgw_ahead_piece *pieces; /* by address */
     uint32_t nr, room;
-    uint64_t copied_bytes;
+    _Atomic uint64_t copied_bytes; /* for others to read meanwhile */
 };
 
 /* In the context, which is current. It says why not, NULL: it is begun. */

@@ -369,7 +369,9 @@ void fgw_replay_poll(struct fgw_worker *worker, bool is_settled)
         enter(replay, DROPPING);
     }
     replay->has_tried &= is_wanted;
-    atomic_store_explicit(&worker->slot->ahead_bytes, replay->ahead.copied_bytes, memory_order_relaxed);
+    atomic_store_explicit(&worker->slot->ahead_bytes,
+                          atomic_load_explicit(&replay->ahead.copied_bytes, memory_order_relaxed),
+                          memory_order_relaxed);
 }
 
 bool fgw_replay_is_active(const struct fgw_worker *worker)
