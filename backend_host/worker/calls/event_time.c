@@ -96,7 +96,7 @@ static CUresult time_of(CUevent event, double *at_ns)
         return CUDA_SUCCESS;
     }
     const CUresult result = home.event ? real.cuEventElapsedTime(&ms, home.event, event) : CUDA_ERROR_INVALID_HANDLE;
-    *at_ns = (double)home.at_ns + ms * NS_PER_MS;
+    *at_ns = home.at_ns + ms * NS_PER_MS;
     return result;
 }
 
@@ -150,11 +150,11 @@ struct fgw_event_mark fgw_event_mark(void)
         real.cuEventDestroy_v2(mark.event);
         return (struct fgw_event_mark){0};
     }
-    mark.at_ns = fgw_clock_ns();
+    mark.at_ns = (double)fgw_clock_ns();
     return mark;
 }
 
-void fgw_event_time_keep(CUevent now, CUevent before, const struct fgw_event_mark *mark)
+void fgw_event_time_keep(CUevent now, CUevent before, struct fgw_event_mark *mark)
 {
     const struct kept *kept = find(before);
     float ms = 0;
@@ -163,7 +163,8 @@ void fgw_event_time_keep(CUevent now, CUevent before, const struct fgw_event_mar
         forget(before);
         keep(now, at_ns);
     } else if (mark->event && real.cuEventElapsedTime(&ms, before, mark->event) == CUDA_SUCCESS) {
-        keep(now, (double)mark->at_ns - ms * NS_PER_MS);
+        *mark = (struct fgw_event_mark){.event = before, .at_ns = mark->at_ns - ms * NS_PER_MS};
+        keep(now, mark->at_ns);
     }
 }
 

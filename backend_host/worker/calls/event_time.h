@@ -13,14 +13,15 @@ void fgw_event_time_wrap(struct fgv_driver *driver);
 
 /* An event of a device that is being left, and the host's time of it. */
 struct fgw_event_mark {
-    CUevent event;  /* NULL: there is none */
-    uint64_t at_ns; /* CLOCK_MONOTONIC */
+    CUevent event; /* NULL: there is none */
+    double at_ns;  /* CLOCK_MONOTONIC */
 };
 
 /* Records one in the current context, and waits until it is over. */
 struct fgw_event_mark fgw_event_mark(void);
-/* `now` is known to have the time of `before`, by the mark on its device. Nothing where that has none. */
-void fgw_event_time_keep(CUevent now, CUevent before, const struct fgw_event_mark *mark);
+/* `now` is known to have the time of `before`, by the mark on its device. Nothing where that has none. `before` is the
+ * mark then: events that were recorded one after the other are near, and the driver's answer tells nanoseconds. */
+void fgw_event_time_keep(CUevent now, CUevent before, struct fgw_event_mark *mark);
 /* A context goes, and nobody tells whose events these were. */
 void fgw_event_time_forget(void);
 /* Makes times of the current context's device known by this mark of it; the one before is the caller's. */

@@ -250,11 +250,11 @@ static void leave_contexts(struct fgw_worker *worker)
     }
 }
 
-static void keep_event_times(struct fgw_worker *worker, struct fgw_replay *replay, const struct fgw_event_mark *mark)
+static void keep_event_times(struct fgw_worker *worker, struct fgw_replay *replay, struct fgw_event_mark mark)
 {
     struct fgw_handle event;
     for (uint32_t at = 0; fgw_handle_next(worker, FGV_HANDLE_EVENT, &at, &event);) {
-        fgw_event_time_keep(event.native, fgw_equals_event(replay->equals, event.number), mark);
+        fgw_event_time_keep(event.native, fgw_equals_event(replay->equals, event.number), &mark);
     }
 }
 
@@ -306,7 +306,7 @@ static void cross(struct fgw_worker *worker)
         return;
     }
     const struct fgw_event_mark mark = has_context ? fgw_event_mark() : (struct fgw_event_mark){0};
-    keep_event_times(worker, replay, &replay->mark);
+    keep_event_times(worker, replay, replay->mark);
     replay->mark = fgw_event_time_go_by(mark);
     replay->has_crossed = true;
     fgw_log("on the other device: saved in %.1f ms, followed in %.1f ms, exchanged in %.1f ms",
@@ -326,7 +326,7 @@ void fgw_replay_undo(struct fgw_worker *worker)
         fgw_worker_end(worker, "it cannot go back to its device");
         return;
     }
-    keep_event_times(worker, replay, &(struct fgw_event_mark){0});
+    keep_event_times(worker, replay, (struct fgw_event_mark){0});
     fgw_event_time_go_by(replay->mark);
     enter(replay, DROPPING);
 }
