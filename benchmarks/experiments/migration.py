@@ -66,7 +66,9 @@ class Migration(Experiment):
         parser.add_argument("--sizes", type=_sizes, metavar="SIZE,...", help=f"of the program's memory ({told})")
         parser.add_argument("--moves", type=int, default=6, metavar="N", help="of each program (%(default)s)")
         parser.add_argument("--memory", choices=MEMORIES, action="append", help="who moves it (default: all in turn)")
-        parser.add_argument("--changed", type=int, default=100, metavar="PERCENT", help="of it that its kernels change (%(default)s)")
+        parser.add_argument(
+            "--changed", type=int, default=100, metavar="PERCENT", help="of it that its kernels change (%(default)s)"
+        )
 
     def check(self, options: argparse.Namespace) -> None:
         """The device is known."""
@@ -103,8 +105,8 @@ class Migration(Experiment):
                     format_size(size),
                     memory,
                     str(len(pauses)),
-                    f"{np.percentile(pauses, 50):.3f}",
-                    f"{np.percentile(pauses, 99):.3f}",
+                    f"{np.percentile(pauses, 50):.4f}",
+                    f"{np.percentile(pauses, 99):.4f}",
                     f"{max(each['longest_s'] for each in found):.3f}",
                     f"{fmean(each['seconds_s'] for each in found):.3f}",
                     f"{fmean(map(_lost_s, found)):.3f}",
@@ -129,9 +131,7 @@ class Migration(Experiment):
     def findings(self, document: Document) -> list[Finding]:
         """What a move costs of a run of half a minute."""
         return [
-            Finding(
-                CLAIMS[memory], format_size(size), fmean(map(_lost_s, _records(document, size, memory))) / RUN_S
-            )
+            Finding(CLAIMS[memory], format_size(size), fmean(map(_lost_s, _records(document, size, memory))) / RUN_S)
             for size, memory in _subjects(document)
             if memory in CLAIMS
         ]
