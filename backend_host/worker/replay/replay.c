@@ -341,10 +341,11 @@ void fgw_replay_settle(struct fgw_worker *worker)
     }
 }
 
-static bool may_cross(const struct fgw_worker *worker, bool is_settled)
+static bool may_cross(struct fgw_worker *worker, bool is_settled)
 {
     return fgw_motion(&worker->grantee) == FGW_MOTION_CHANGE && is_settled && worker->nr_captures == 0 &&
-           worker->turn->phase == FGW_PHASE_OUT && worker->calls->span.nr_out == 0 && !fgw_swap_is_moving(worker);
+           worker->turn->phase == FGW_PHASE_OUT && worker->calls->span.nr_out == 0 && !fgw_swap_is_moving(worker) &&
+           fgw_track_is_still(worker);
 }
 
 void fgw_replay_poll(struct fgw_worker *worker, bool is_settled)

@@ -45,6 +45,21 @@ void fgw_stream_drop_context(struct fgw_worker *worker, struct fgw_context *cont
     fgw_track_leave(worker, context);
 }
 
+bool fgw_track_is_still(struct fgw_worker *worker)
+{
+    bool is_still = true;
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
+        struct fgw_stream *stream = worker->contexts[i] ? worker->contexts[i]->streams : NULL;
+        for (; stream; stream = stream->next) {
+            if (stream->last_seq > stream->done_seq) {
+                fgw_stream_mark(worker, stream);
+                is_still = false;
+            }
+        }
+    }
+    return is_still;
+}
+
 void fgw_track_leave(struct fgw_worker *worker, struct fgw_context *context)
 {
     fgw_latency_drop_context(worker, context);

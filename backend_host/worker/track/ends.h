@@ -11,6 +11,9 @@ void fgw_stream_before_destroy(struct fgw_worker *worker, const struct fgw_reque
 void fgw_stream_release(struct fgw_worker *worker, const struct fgw_handle *handle);
 /* Forgets everything about streams of a context that is about to be destroyed; waiters and chunks are answered. */
 void fgw_stream_drop_context(struct fgw_worker *worker, struct fgw_context *context);
+/* Whether all that was put into streams is known to have ended, with what nobody has waited for, events that were
+ * recorded say. Where it is not, it will be. */
+bool fgw_track_is_still(struct fgw_worker *worker);
 /* Gives back what this floor has of its own in a context in which nothing is under way. */
 void fgw_track_leave(struct fgw_worker *worker, struct fgw_context *context);
 
