@@ -38,11 +38,11 @@ class Relocating(Rehousing):
                 vgpu.coming.gpu.page.vgpu_free(vgpu.coming.index)
                 vgpu.coming = None
 
-    def set_motion(self, vgpu: VGpu, motion: Motion, device: int) -> None:
-        """What its workers are to do, and the ordinal of the device that they go to. RefusedError when it has gone."""
+    def set_motion(self, vgpu: VGpu, motion: Motion) -> None:
+        """What its workers are to do. RefusedError when it has gone."""
         with self._lock:
             self._check_there(vgpu)
-            vgpu.gpu.page.set_motion(vgpu.index, motion, device)
+            vgpu.gpu.page.set_motion(vgpu.index, motion)
 
     def stay(self, vgpu: VGpu) -> None:
         """Its workers go on as before. Nothing when it has gone."""

@@ -83,6 +83,18 @@ class WorkerProcess:
             page.set_patient(slot, self.is_patient)
             self.at = Slot(page, slot, before=self.at)
 
+    def ordinal_of(self, uuid: str) -> int | None:
+        """Of the device with this UUID, as it counts those that it can go to by itself; None: it cannot go to that one."""
+        seen = [] if self.record is None else self.record.sees.split(",")
+        return seen.index(uuid) if uuid in seen else None
+
+    def exchange(self, one: str, other: str) -> None:
+        """The driver has put one of these devices in the other's place for it: it counts them so from now on."""
+        if self.record is not None:
+            places = {one: other, other: one}
+            sees = ",".join(places.get(uuid, uuid) for uuid in self.record.sees.split(","))
+            self.record = replace(self.record, sees=sees)
+
     def settle(self) -> Slot | None:
         """It is there, or it has ended: gives the slot before, which is nobody's from now on."""
         with self._pidfd_lock:

@@ -126,7 +126,7 @@ def worker_start(
     seen = sorted([device, *seen], key=lambda each: each.ordinal)
     ordinal = device.ordinal
     uuids = ",".join(each.uuid for each in seen)
-    if device.kind == "cuda":  # no others: they have no device node
+    if device.kind == "cuda" or len(seen) > 1:  # no others: they have no device node
         environment["CUDA_VISIBLE_DEVICES"] = uuids
         ordinal = seen.index(device)
     kept_image_bytes = (config.limits.image_bytes or _KEPT_IMAGE_BYTES) if len(seen) > 1 else 0

@@ -190,10 +190,13 @@ class ControlPage:
         """Has its workers bring their memory off the device, each until its client calls; or has those come back that have not."""
         lib.fgw_control_set_suspended(self.page, _bounded(vgpu, MAX_VGPUS), is_suspended)
 
-    def set_motion(self, vgpu: int, motion: Motion, device: int = 0) -> None:
-        """How far its workers are to go, as it changes its Gpu (worker/page/motion.h), and to which device: its ordinal among those that a
-        worker sees."""
-        lib.fgw_control_set_motion(self.page, _bounded(vgpu, MAX_VGPUS), motion, device)
+    def set_motion(self, vgpu: int, motion: Motion) -> None:
+        """How far its workers are to go, as it changes its Gpu (worker/page/motion.h)."""
+        lib.fgw_control_set_motion(self.page, _bounded(vgpu, MAX_VGPUS), motion)
+
+    def set_motion_device(self, slot: int, device: int) -> None:
+        """Before a motion: the ordinal of the device that it leads to, as the worker in this slot counts them."""
+        lib.fgw_control_set_motion_device(self.page, _bounded(slot, MAX_WORKERS), device)
 
     def set_limits(
         self, vgpu: int, *, contexts: int = 0, streams: int = 0, modules: int = 0, image_bytes: int = 0

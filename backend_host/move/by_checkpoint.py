@@ -47,18 +47,14 @@ class ByCheckpoint:
     def prepare(self, workers: Sequence[WorkerProcess]) -> None:
         """Workers make the host's memory ready for what they have on the device."""
         self._make_room(workers)
-        self._go(Motion.PREPARE)
+        self._journey.table.set_motion(self._journey.vgpu, Motion.PREPARE)
         self._wait(workers, Stage.PREPARED, PREPARE_S)
         self._changer.wait()
 
     def leave(self, workers: Sequence[WorkerProcess]) -> None:
         """They let work end, and bring their memory off the device."""
-        self._go(Motion.STAND)
+        self._journey.table.set_motion(self._journey.vgpu, Motion.STAND)
         self._wait(workers, Stage.STANDS, STAND_S)
-
-    def _go(self, motion: Motion) -> None:
-        journey = self._journey
-        journey.table.set_motion(journey.vgpu, motion, journey.target.start.ordinal)
 
     def _make_room(self, workers: Sequence[WorkerProcess]) -> None:
         """Lets the workers have so much of the host's memory that all that they take of the device fits, contexts included, as the driver moves
@@ -102,6 +98,8 @@ class ByCheckpoint:
         journey.end([living[pid] for pid in outcome.stuck])
         if not outcome.has_changed:
             raise CannotError(outcome.reason)
+        for worker in living.values():
+            worker.exchange(before.uuid, after.uuid)
         return outcome.reason
 
     def stay(self, workers: Sequence[WorkerProcess]) -> None:

@@ -14,7 +14,7 @@ from typing import Self
 
 from backend_host.device.readings import Keeps, Motion, Stage, WorkerReading
 from backend_host.devices import Device
-from backend_host.move.journey import LOOK_S, STAND_S, Journey, called
+from backend_host.move.journey import LOOK_S, STAND_S, CannotError, Journey, called
 from backend_host.move.plan import why_bound
 from backend_host.move.root import lend, take_back
 from backend_host.worker_process import WorkerProcess
@@ -43,10 +43,8 @@ class ByReplay:
 
     def prepare(self, workers: Sequence[WorkerProcess]) -> None:
         """Workers make it all a second time."""
-        if self._journey.target.has_roots:
-            for worker, _ in self._journey.readings(workers):
-                lend(worker.process, self._journey.target.device)
-                self._lent.append(worker)
+        for worker, reading in self._journey.readings(workers):
+            self._show_way(worker, reading)
         self._go(Motion.COPY)
         self._wait(workers, Stage.PREPARED, COPY_S)
 
@@ -55,9 +53,18 @@ class ByReplay:
         self._go(Motion.CHANGE)
         self._wait(workers, Stage.STANDS, STAND_S)
 
+    def _show_way(self, worker: WorkerProcess, reading: WorkerReading) -> None:
+        target = self._journey.target
+        ordinal = worker.ordinal_of(target.device.uuid)
+        if ordinal is None:
+            raise CannotError(f"{called(reading)} does not see GPU {target.number}")
+        if target.has_roots:
+            lend(worker.process, target.device)
+            self._lent.append(worker)
+        worker.at.page.set_motion_device(worker.slot, ordinal)
+
     def _go(self, motion: Motion) -> None:
-        journey = self._journey
-        journey.table.set_motion(journey.vgpu, motion, journey.target.start.ordinal)
+        self._journey.table.set_motion(self._journey.vgpu, motion)
 
     def _wait(self, workers: Sequence[WorkerProcess], stage: Stage, most_s: float) -> None:
         def late(reading: WorkerReading) -> str:

@@ -67,9 +67,9 @@ def _traveller(vgpu: VGpu, target: Gpu) -> Traveller:
 
 
 def _towards(target: Gpu, worker: WorkerProcess, reading: WorkerReading) -> WorkerReading:
-    """A worker that sees other devices than those of today, as one of an earlier daemon may, counts them otherwise."""
-    sees = worker.record.sees if worker.record is not None else ""
-    return reading if sees == target.start.sees else replace(reading, bound=reading.bound | Bound.DEVICE)
+    """One that an earlier daemon began may see other devices than those of today."""
+    sees_it = worker.ordinal_of(target.device.uuid) is not None
+    return reading if sees_it else replace(reading, bound=reading.bound | Bound.DEVICE)
 
 
 def _taken(gpu: Gpu, coming: Sequence[VGpu]) -> int:

@@ -82,8 +82,8 @@ class VGpuRecord(Record):
 
 @dataclass(frozen=True)
 class WorkerRecord(Record):
-    """Beside a worker's process, its socket and what it says. `group`: the name of its cgroup, "" where it has none. `sees`: as WorkerStart has
-    it."""
+    """Beside a worker's process, its socket and what it says. `group`: the name of its cgroup, "" where it has none. `sees`: UUIDs
+    of the devices that it can go to by itself, as it counts them now; "": its own alone."""
 
     gpu: int
     slot: int

@@ -233,7 +233,8 @@ static enum fgw_stage poll_until(enum fgw_stage stage)
 /* Everything ahead, on this device. 0: it is there, or what it is bound by. */
 uint32_t replay_ahead(uint32_t device)
 {
-    fgw_control_set_motion(control, 0, FGW_MOTION_COPY, device);
+    fgw_control_set_motion_device(control, worker->grantee.slot_index, device);
+    fgw_control_set_motion(control, 0, FGW_MOTION_COPY);
     fgw_replay_poll(worker, true);
     poll_until(FGW_STAGE_PREPARED);
     return fgw_replay_bound(worker);
@@ -241,7 +242,7 @@ uint32_t replay_ahead(uint32_t device)
 
 uint32_t replay_cross(void)
 {
-    fgw_control_set_motion(control, 0, FGW_MOTION_CHANGE, fgw_motion_device(&worker->grantee));
+    fgw_control_set_motion(control, 0, FGW_MOTION_CHANGE);
     poll_until(FGW_STAGE_STANDS);
     return fgw_replay_bound(worker);
 }
@@ -250,7 +251,7 @@ uint32_t replay_cross(void)
 int replay_end(bool is_for_good)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    fgw_control_set_motion(control, 0, FGW_MOTION_NONE, 0);
+    fgw_control_set_motion(control, 0, FGW_MOTION_NONE);
     if (is_for_good) {
         fgw_replay_settle(worker);
     } else {

@@ -72,10 +72,13 @@ def test_the_other_nodes_are_told_where_there_are_roots(tmp_path: Path) -> None:
     assert dataclasses.replace(start, walls=open_walls).message("web")["nodes"] == []
 
 
-def test_softgpus_have_their_numbers_and_no_nodes(tmp_path: Path) -> None:
+def test_softgpus_are_counted_alike_and_have_no_nodes(tmp_path: Path) -> None:
     start = started(SOFT[2], SOFT[1:], tmp_path)
-    assert (start.ordinal, start.sees, start.other_nodes) == (2, "GPU-1,GPU-2", ())
-    assert "CUDA_VISIBLE_DEVICES" not in start.environment
+    assert (start.ordinal, start.sees, start.other_nodes) == (1, "GPU-1,GPU-2", ())
+    assert start.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
+    alone = started(SOFT[2], SOFT[1:], tmp_path, is_fast=False)
+    assert (alone.ordinal, alone.sees) == (2, "")
+    assert "CUDA_VISIBLE_DEVICES" not in alone.environment
 
 
 def test_the_only_gpu_has_nowhere_to_go(tmp_path: Path) -> None:

@@ -205,7 +205,6 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&vgpu->limit_permille, 0);
             atomic_store(&vgpu->suspension, 0);
             atomic_store(&vgpu->motion, FGW_MOTION_NONE);
-            atomic_store(&vgpu->motion_device, 0);
             for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {
                 atomic_store(&vgpu->most[i], 0);
             }

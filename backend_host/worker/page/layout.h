@@ -110,8 +110,7 @@ struct fgw_decided_vgpu {
     _Atomic uint32_t limit_permille;       /* of the GPU it uses at most so many thousandths; 0: no limit */
     _Atomic uint32_t suspension;           /* odd: its memory is to leave the device; see room.h */
     _Atomic uint32_t motion;               /* enum fgw_motion */
-    _Atomic uint32_t motion_device;        /* where it goes: an ordinal, as its workers count devices at their start */
-    uint8_t pad[8];                        /* for what else it may have: a class, a space */
+    uint8_t pad[12];                       /* for what else it may have: a class, a space */
 };
 _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
@@ -121,13 +120,13 @@ enum fgw_worker_state { FGW_WORKER_FREE = 0, FGW_WORKER_WARM = 1, FGW_WORKER_SER
 enum fgw_worker_command { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
 
 struct fgw_decided_worker {
-    _Atomic uint32_t state;   /* enum fgw_worker_state: SERVING once it has a vGPU and a client */
-    _Atomic uint32_t pid;     /* as the daemon sees it, for people; 0: not known yet */
-    _Atomic uint32_t vgpu;    /* index */
-    _Atomic uint32_t client;  /* index in the region */
-    _Atomic uint32_t command; /* enum fgw_worker_command */
-    uint32_t reserved;
-    _Atomic uint64_t target_bytes; /* so much of its linear memory may be on the device: room.h */
+    _Atomic uint32_t state;         /* enum fgw_worker_state: SERVING once it has a vGPU and a client */
+    _Atomic uint32_t pid;           /* as the daemon sees it, for people; 0: not known yet */
+    _Atomic uint32_t vgpu;          /* index */
+    _Atomic uint32_t client;        /* index in the region */
+    _Atomic uint32_t command;       /* enum fgw_worker_command */
+    _Atomic uint32_t motion_device; /* where a motion leads to: the ordinal of a device, as this worker counts them */
+    _Atomic uint64_t target_bytes;  /* so much of its linear memory may be on the device: room.h */
 };
 
 struct fgw_decided {

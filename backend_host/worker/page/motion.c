@@ -1,9 +1,12 @@
 /* See motion.h. */
 #include "page/motion.h"
 
-void fgw_control_set_motion(struct fgw_control *control, uint32_t index, uint32_t motion, uint32_t device)
+void fgw_control_set_motion(struct fgw_control *control, uint32_t index, uint32_t motion)
 {
-    struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
-    atomic_store(&vgpu->motion_device, device); /* first: who sees the motion sees where to */
-    atomic_store(&vgpu->motion, motion);
+    atomic_store(&control->decided->vgpus[index].motion, motion);
+}
+
+void fgw_control_set_motion_device(struct fgw_control *control, uint32_t slot, uint32_t device)
+{
+    atomic_store(&control->decided->workers[slot].motion_device, device);
 }

@@ -23,11 +23,12 @@ static inline enum fgw_motion fgw_motion(const struct fgw_grantee *grantee)
     return (enum fgw_motion)atomic_load_explicit(&grantee->decided->motion, memory_order_acquire);
 }
 
-/* Tells to which device it goes: an ordinal, as this worker counted devices at its start. After a checkpoint that put
- * it on another device its ordinals are others. */
+/* Tells to which device it goes: an ordinal, as this worker counts devices. After a checkpoint that put it on another
+ * one it counts them otherwise. */
 static inline uint32_t fgw_motion_device(const struct fgw_grantee *grantee)
 {
-    return atomic_load_explicit(&grantee->decided->motion_device, memory_order_relaxed);
+    const struct fgw_decided_worker *worker = &grantee->control->decided->workers[grantee->slot_index];
+    return atomic_load_explicit(&worker->motion_device, memory_order_relaxed);
 }
 
 static inline void fgw_motion_tell(const struct fgw_grantee *grantee, enum fgw_stage stage)
@@ -37,7 +38,9 @@ static inline void fgw_motion_tell(const struct fgw_grantee *grantee, enum fgw_s
 
 /* cffi: begin */
 /* Of the daemon: */
-void fgw_control_set_motion(struct fgw_control *control, uint32_t index, uint32_t motion, uint32_t device);
+void fgw_control_set_motion(struct fgw_control *control, uint32_t index, uint32_t motion);
+/* Before a motion that leads to another device. */
+void fgw_control_set_motion_device(struct fgw_control *control, uint32_t slot, uint32_t device);
 /* cffi: end */
 
 #endif

@@ -48,9 +48,12 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     play = Play()
     set_motion, read = ControlPage.set_motion, WorkerProcess.reading
 
-    def tell(page: ControlPage, vgpu: int, motion: Motion, device: int = 0) -> None:
-        play.events.append(f"{motion.name} {device}" if motion is not Motion.NONE else motion.name)
-        set_motion(page, vgpu, PLAYED.get(motion, motion), device)
+    def tell(page: ControlPage, vgpu: int, motion: Motion) -> None:
+        play.events.append(motion.name)
+        set_motion(page, vgpu, PLAYED.get(motion, motion))
+
+    def show_way(page: ControlPage, slot: int, device: int) -> None:
+        play.events.append(f"to {device}")
 
     def lend(worker: Child, device: Device) -> None:
         play.events.append(f"lend {device.ordinal}")
@@ -59,6 +62,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         play.events.append(f"take back {device.ordinal}")
 
     monkeypatch.setattr(ControlPage, "set_motion", tell)
+    monkeypatch.setattr(ControlPage, "set_motion_device", show_way)
     monkeypatch.setattr(WorkerProcess, "reading", lambda worker: play.reading(read(worker)))
     monkeypatch.setattr(by_replay, "lend", lend)
     monkeypatch.setattr(by_replay, "take_back", take_back)
@@ -89,7 +93,7 @@ def test_a_program_goes_on_there_and_nothing_is_checkpointed(travel: Travel, pla
     move = travel.move(vgpu, THERE)
     assert (move.stage, move.reason, move.has_changed, move.plan.mover) == ("done", "", True, "replay")
     assert move.pause_s is not None
-    assert play.events == ["lend 1", "COPY 1", "CHANGE 1", "NONE", "take back 0"]
+    assert play.events == ["lend 1", "to 1", "COPY", "CHANGE", "NONE", "take back 0"]
     assert words(guest, addresses) == numbered(5)
     travel.check_nothing_left({THERE: 1}, {THERE: 1})
 
@@ -166,7 +170,7 @@ def test_with_the_best_mover_it_goes_on_by_checkpoint(
     said = f"test-guest (worker {reading(vgpu).pid}) has a process that does not reach the other device"
     assert move.plan.no_replay == (said,)
     assert f"web: no replay, it goes on by checkpoint: {said}" in caplog.text
-    assert play.events[-5:] == ["NONE", "take back 1", "PREPARE 1", "STAND 1", "NONE"]
+    assert play.events[-5:] == ["NONE", "take back 1", "PREPARE", "STAND", "NONE"]
     assert words(guest, addresses) == numbered(2)
     travel.check_nothing_left({THERE: 1}, {THERE: 1})
 
@@ -193,7 +197,7 @@ def test_who_is_asked_to_stay_goes_nowhere_by_any_mover(travel: Travel, play: Pl
     move.abort()
     assert move.wait(LIMIT_S)
     assert (move.stage, move.reason) == ("aborted", "it was asked to stay")
-    assert play.events == ["lend 1", "COPY 1", "CHANGE 1", "NONE", "take back 1"]
+    assert play.events == ["lend 1", "to 1", "COPY", "CHANGE", "NONE", "take back 1"]
     work.end()
     check_it_goes_on_here(travel, vgpu)
 
@@ -219,7 +223,7 @@ def test_one_that_is_not_ready_in_time_stays(travel: Travel, play: Play, monkeyp
     move = travel.move(vgpu, THERE, "replay")
     said = f"what test-guest (worker {reading(vgpu).pid}) has was not on the other device within 0 s"
     assert (move.stage, move.reason) == ("aborted", said)
-    assert play.events == ["lend 1", "COPY 1", "NONE", "take back 1"]
+    assert play.events == ["lend 1", "to 1", "COPY", "NONE", "take back 1"]
 
 
 def test_a_gpu_that_fails_as_they_are_there_costs_no_program(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +265,21 @@ def test_a_worker_of_another_daemon_may_count_devices_otherwise(travel: Travel, 
     with pytest.raises(RefusedError, match=r"has a process that does not reach the other device$"):
         travel.moves.start("web", "1", "replay")
     assert travel.moves.plan("web", "1").mover == "checkpoint"
+
+
+def test_after_a_checkpoint_a_worker_counts_devices_otherwise(travel: Travel, play: Play) -> None:
+    """One that begins there does not, and both find their ways back."""
+    vgpu = travel.opened()
+    travel.program(vgpu)
+    travel.outcome = lambda pids: MOVED
+    assert travel.move(vgpu, THERE, "checkpoint").stage == "done"
+    travel.program(vgpu, 1)
+    play.events.clear()
+    assert travel.move(vgpu, HERE, "replay").stage == "done"
+    assert sorted(play.events[:4]) == ["lend 0", "lend 0", "to 0", "to 1"]
+    assert {travel.notes.items[name]["sees"] for name in travel.notes.names("worker")} == {
+        ",".join(gpu.device.uuid for gpu in gpus) for gpus in (travel.gpus, travel.gpus[::-1])
+    }
 
 
 def test_without_a_program_it_changes_its_place_alone(travel: Travel, play: Play) -> None:

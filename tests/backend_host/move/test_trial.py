@@ -172,7 +172,7 @@ def test_a_vgpu_without_programs_needs_none(host: MovingHost, monkeypatch: pytes
 
 def test_a_vgpu_with_programs_needs_it_on_both(host: MovingHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_KNOWN_S", 0.0)
-    monkeypatch.setattr(looking, "_serving", lambda vgpu: [(SimpleNamespace(record=None), program())])
+    monkeypatch.setattr(looking, "_serving", lambda vgpu: [(SimpleNamespace(ordinal_of=lambda uuid: None), program())])
     host.opened("web")
     host.gpus[0].mover.set("")
     host.gpus[1].mover.set(UNSUPPORTED)
