@@ -235,17 +235,27 @@ static void begin(struct fgw_worker *worker)
     }
 }
 
-/* What the worker has of its own in the contexts, and makes again when it needs it. */
-static void leave_contexts(struct fgw_worker *worker)
+/* What the worker has of its own in the contexts, and makes again when it needs it. `nr_marks`: of each. */
+static void leave_contexts(struct fgw_worker *worker, uint32_t nr_marks[FGW_MAX_CONTEXTS])
 {
     for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         struct fgw_context *context = worker->contexts[i];
         if (context) {
             fgw_context_make_current(worker, context);
-            fgw_track_leave(worker, context);
+            nr_marks[i] = fgw_track_leave(worker, context);
             fgw_variants_drop_context(worker, context);
             fgw_lanes_drop(worker, context);
             fgw_swap_drop_context(worker, context);
+        }
+    }
+}
+
+static void enter_contexts(struct fgw_worker *worker, const uint32_t nr_marks[FGW_MAX_CONTEXTS])
+{
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
+        if (worker->contexts[i]) {
+            fgw_context_make_current(worker, worker->contexts[i]);
+            fgw_track_enter(worker, worker->contexts[i], nr_marks[i]);
         }
     }
 }
@@ -263,8 +273,9 @@ static void keep_event_times(struct fgw_worker *worker, struct fgw_replay *repla
 static const char *exchange(struct fgw_worker *worker, struct fgw_replay *replay)
 {
     struct fgw_context *current = worker->current;
+    uint32_t nr_marks[FGW_MAX_CONTEXTS];
     bool is_lost = false;
-    leave_contexts(worker);
+    leave_contexts(worker, nr_marks);
     fgw_context_make_current(worker, current);
     fgw_memory_unpin(worker);
     const char *why = fgw_ahead_exchange(&replay->ahead, worker, &is_lost);
@@ -275,6 +286,8 @@ static const char *exchange(struct fgw_worker *worker, struct fgw_replay *replay
     if (is_lost) {
         fgw_worker_end(worker, "its memory was lost between two devices");
     }
+    enter_contexts(worker, nr_marks);
+    fgw_context_make_current(worker, current);
     if (current) {
         fgw_memory_pin(worker);
     }

@@ -60,13 +60,28 @@ bool fgw_track_is_still(struct fgw_worker *worker)
     return is_still;
 }
 
-void fgw_track_leave(struct fgw_worker *worker, struct fgw_context *context)
+uint32_t fgw_track_leave(struct fgw_worker *worker, struct fgw_context *context)
 {
+    uint32_t nr = 0;
     fgw_latency_drop_context(worker, context);
-    while (context->free_marks) {
+    for (; context->free_marks; nr++) {
         struct fgw_mark *mark = context->free_marks;
         context->free_marks = mark->next;
         worker->driver.cuEventDestroy_v2(mark->event);
         free(mark);
+    }
+    return nr;
+}
+
+void fgw_track_enter(struct fgw_worker *worker, struct fgw_context *context, uint32_t nr_marks)
+{
+    for (uint32_t i = 0; i < nr_marks; i++) {
+        struct fgw_mark *mark = calloc(1, sizeof(*mark));
+        if (!mark || worker->driver.cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+            free(mark);
+            return;
+        }
+        mark->next = context->free_marks;
+        context->free_marks = mark;
     }
 }

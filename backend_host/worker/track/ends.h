@@ -14,7 +14,10 @@ void fgw_stream_drop_context(struct fgw_worker *worker, struct fgw_context *cont
 /* Whether all that was put into streams is known to have ended, with what nobody has waited for, events that were
  * recorded say. Where it is not, it will be. */
 bool fgw_track_is_still(struct fgw_worker *worker);
-/* Gives back what this floor has of its own in a context in which nothing is under way. */
-void fgw_track_leave(struct fgw_worker *worker, struct fgw_context *context);
+/* Gives back what this floor has of its own in a context in which nothing is under way. How many marks it had. */
+uint32_t fgw_track_leave(struct fgw_worker *worker, struct fgw_context *context);
+/* Makes so many marks in a context that is new, and current: a driver that is busy with another one lets nobody make
+ * events meanwhile. */
+void fgw_track_enter(struct fgw_worker *worker, struct fgw_context *context, uint32_t nr_marks);
 
 #endif
