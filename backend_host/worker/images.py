@@ -11,7 +11,7 @@ image a thread finds out, and until it has the image may print.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from queue import SimpleQueue
 
@@ -41,16 +41,44 @@ class Printing(IntEnum):
     UNKNOWN = 2
 
 
-class Inspector:
-    """Looks into the images of one program."""
+class Aside:
+    """A thread that looks into large images, one after another, of one program."""
 
-    def __init__(self, tell_silent: Callable[[], None]) -> None:
-        """`tell_silent` is called by the thread, once for each image of `Printing.UNKNOWN` that does not print."""
-        self._tell_silent = tell_silent
-        self._waiting: SimpleQueue[tuple[bytes, int, int]] = SimpleQueue()
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[tuple[Callable[[], None], int]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._given_bytes = 0
         self._done_bytes = 0
+
+    def take(self, look: Callable[[], None], cost_bytes: int) -> bool:
+        """To be called by the thread, and not to raise. False: so much waits already, or there may be no thread."""
+        if self._given_bytes - self._done_bytes + cost_bytes > MAX_WAITING_BYTES:
+            return False
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="images", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False  # the vGPU has as many processes as it may
+            self._thread = thread
+        self._given_bytes += cost_bytes
+        self._waiting.put((look, cost_bytes))
+        return True
+
+    def _work(self) -> None:
+        while True:
+            look, cost_bytes = self._waiting.get()
+            look()
+            self._done_bytes += cost_bytes
+
+
+class Inspector:
+    """Looks into the images of one program."""
+
+    def __init__(self, tell_silent: Callable[[], None], aside: Aside) -> None:
+        """`tell_silent` is called by the thread, once for each image of `Printing.UNKNOWN` that does not print."""
+        self._tell_silent = tell_silent
+        self._aside = aside
         self._has_printing = False
 
     def inspect(self, image: Buffer, capability: int) -> Printing:
@@ -58,30 +86,20 @@ class Inspector:
         if self._has_printing or len(image) > MAX_IMAGE_BYTES:
             return Printing.MAY
         try:
-            entries = entries_for(image, capability)
+            nr_bytes = unpacked_bytes(entries_for(image, capability))
         except FatbinError:
             return Printing.MAY
-        unpacked_bytes = sum(max(entry.uncompressed_bytes, len(entry.stored)) for entry in entries)
-        if unpacked_bytes <= LEAST_BYTES_FOR_THREAD:
+        if nr_bytes <= LEAST_BYTES_FOR_THREAD:
             return Printing.MAY if may_print(image, capability) else Printing.NOT
-        cost_bytes = len(image) + unpacked_bytes
-        if self._given_bytes - self._done_bytes + cost_bytes > MAX_WAITING_BYTES:
-            return Printing.MAY
-        self._given_bytes += cost_bytes
-        self._waiting.put((bytes(image), capability, cost_bytes))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="images", daemon=True)
-            self._thread.start()
-        return Printing.UNKNOWN
+        kept = bytes(image)
+        is_taken = self._aside.take(lambda: self._find_out(kept, capability), len(kept) + nr_bytes)
+        return Printing.UNKNOWN if is_taken else Printing.MAY
 
-    def _work(self) -> None:
-        while True:
-            image, capability, cost_bytes = self._waiting.get()
-            if self._has_printing or may_print(image, capability):
-                self._has_printing = True
-            else:
-                self._tell_silent()
-            self._done_bytes += cost_bytes
+    def _find_out(self, image: bytes, capability: int) -> None:
+        if self._has_printing or may_print(image, capability):
+            self._has_printing = True
+        else:
+            self._tell_silent()
 
 
 def may_print(image: Buffer, capability: int) -> bool:
@@ -102,6 +120,11 @@ def entries_for(image: Buffer, capability: int) -> list[FatbinEntry]:
     if image[:4] != _CONTAINER:
         return [FatbinEntry(EntryKind.PTX, 0, EntryFlags(0), image, 0)]
     return [entry for entry in parse(image).entries if _may_run(entry, capability)]
+
+
+def unpacked_bytes(entries: Iterable[FatbinEntry]) -> int:
+    """Of all of these, unpacked."""
+    return sum(max(entry.uncompressed_bytes, len(entry.stored)) for entry in entries)
 
 
 def _has_print(content: bytes) -> bool:

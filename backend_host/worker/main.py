@@ -19,9 +19,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from backend_host.worker._worker import ffi, lib
-from backend_host.worker.images import Inspector, Printing
+from backend_host.worker.binds import Binder, Bound
+from backend_host.worker.declarations import UNKNOWABLE_BYTES
+from backend_host.worker.images import Aside, Inspector, Printing
 from backend_host.worker.making import Maker
-from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
+from backend_host.worker.needs import needs_bytes
 from backend_host.worker.weigh import other_process, weigh
 from ivshmem.passing import receive_with
 
@@ -166,6 +168,7 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     )
     lib.fgw_worker_set_inspector(worker, lib.fgv_image_inspect)
     lib.fgw_worker_set_needs(worker, lib.fgv_image_needs)
+    lib.fgw_worker_set_binds(worker, lib.fgv_image_binds)
     costs = message.get("costs", {})
     lib.fgw_worker_set_costs(worker, int(costs.get("context_bytes", 0)), int(costs.get("stream_bytes", 0)))
     lib.fgw_worker_set_span(worker, message.get("memory") == "span")
@@ -194,7 +197,8 @@ def enter_walls(told: dict[str, Any]) -> None:
         raise WorkerError(f"its walls are open at {ffi.string(step[0]).decode()}: {os.strerror(failed)}")
 
 
-_inspector = Inspector(lib.fgw_image_is_silent)
+_aside = Aside()
+_inspector = Inspector(lib.fgw_image_is_silent, _aside)
 
 
 @ffi.def_extern(error=int(Printing.MAY))  # type: ignore[untyped-decorator]
@@ -207,6 +211,15 @@ def fgv_image_inspect(image: ffi.CData, image_bytes: int, capability: int) -> in
 def fgv_image_needs(image: ffi.CData, image_bytes: int, capability: int, is_exact: bool) -> int:
     """Called by the loop before it hands an image to the driver; one at which this fails is not for any quota."""
     return needs_bytes(memoryview(ffi.buffer(image, image_bytes)), capability, is_exact=is_exact)
+
+
+_binder = Binder(lib.fgw_image_binds, _aside)
+
+
+@ffi.def_extern(error=int(Bound.IMAGES))  # type: ignore[untyped-decorator]
+def fgv_image_binds(image: ffi.CData, image_bytes: int, capability: int, ticket: int) -> int:
+    """Called by the loop when it keeps an image; one at which this fails cannot be read."""
+    return _binder.look(memoryview(ffi.buffer(image, image_bytes)), capability, ticket)
 
 
 _maker = Maker()

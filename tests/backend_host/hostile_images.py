@@ -11,9 +11,11 @@ from collections.abc import Callable
 
 import zstandard
 
+from backend_host.worker.binds import Bound, binds
+from backend_host.worker.declarations import UNKNOWABLE_BYTES
 from backend_host.worker.images import may_print
 from backend_host.worker.kept_images import Images
-from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
+from backend_host.worker.needs import needs_bytes
 from backend_host.worker.variants import Reader, make
 from cuda_api.fatbin import EntryFlags
 from cuda_api.ptx.variants import RunsWholeError
@@ -103,6 +105,15 @@ TEXTS: dict[str, Callable[[], str]] = {
     "brackets": lambda: HEAD + ".global .b8 x" + "[" * MANY + ";",
     "braces": lambda: HEAD + ".global .b8 x[] = " + "{" * MANY + ";",
     "declarations": lambda: HEAD + ".global " * (MANY // 10),
+    "functions": lambda: HEAD + ".func " * MANY,
+    "results of functions": lambda: HEAD + ".func (" * MANY,
+    "names of functions": lambda: HEAD + "".join(f".func f{i}();" for i in range(MANY // 8)),
+    "names in lines": lambda: HEAD + "".join(f"mov.u64 %d1, f{i};\n" for i in range(MANY // 4)),
+    "moves": lambda: HEAD + "mov.u64 " * MANY,
+    "moves of nothing": lambda: HEAD + "mov.u64" + " " * MANY,
+    "beginnings": lambda: HEAD + "=" * MANY,
+    "names at the beginning": lambda: HEAD + ".global .b64 x[] = {" + ",".join(f"f{i}" for i in range(MANY)) + "};",
+    "pointers": lambda: HEAD + ".ptr " * MANY + ".ptr" + " " * MANY,
     "digits of a type": lambda: HEAD + f".global .b{'9' * 5000} x[9];" + KERNEL,
     "digits of an alignment": lambda: HEAD + f".global .align {'9' * 5000} .b8 x[9];" + KERNEL,
     "digits of a target": lambda: HEAD.replace("80", "8" * 5000) + KERNEL,
@@ -134,6 +145,38 @@ IMAGES: dict[str, Callable[[], bytes]] = {
     "a table of sections beside a good one": lambda: container(entry(BEYOND, 2, 90), entry((HEAD + KERNEL).encode())),
     "entries": lambda: container(entry(b"x", sm=10) * 20_000),
 }
+
+
+def same_bytes(kind: int, name: bytes) -> bytes:
+    """Machine code of many sections, all of them the whole file."""
+    nr, names = 60_000, 64
+    table = names + 64
+    file_bytes = table + nr * 64
+    head = struct.pack("<16sHHI", b"\x7fELF\x02\x01", 2, 190, 1).ljust(0x28, b"\0")
+    head += struct.pack("<QIHHHHHH", table, 0, 64, 0, 0, 64, nr, 0)
+    first = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, names, 64, 0, 0, 0, 0)
+    rest = struct.pack("<IIQQQQIIQQ", 0, kind, 2, 0, 0, file_bytes // 24 * 24, 0, 0, 1, 0)
+    return head + name.ljust(64, b"\0") + first + rest * (nr - 1)
+
+
+IMAGES |= {
+    "tables of symbols": lambda: same_bytes(2, b".symtab"),
+    "call graphs": lambda: same_bytes(1, b".nv.callgraph"),
+    "constants of kernels": lambda: same_bytes(1, b".nv.constant2.k"),
+    "names without an end": lambda: same_bytes(1, b"x" * 64),
+    "packed machine code": lambda: container(
+        *[
+            entry(
+                zstandard.compress(same_bytes(2, b".symtab")),
+                2,
+                CAPABILITY,
+                says_bytes=3_840_128,
+                flags=EntryFlags.ZSTD,
+            )
+        ]
+        * 8
+    ),
+}
 NAMES = [*TEXTS, *IMAGES]
 
 
@@ -147,6 +190,7 @@ def look(image: bytes) -> None:
     assert may_print(image, CAPABILITY) in (False, True)
     for is_exact in (False, True):
         assert 0 <= needs_bytes(image, CAPABILITY, is_exact=is_exact) <= UNKNOWABLE_BYTES
+    assert binds(image, CAPABILITY) in Bound(31)
     images, reader = Images(), Reader()
     images.keep(OWNER, image)
     for is_persistent in (False, True):

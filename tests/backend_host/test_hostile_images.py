@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
+from backend_host.worker.declarations import UNKNOWABLE_BYTES
+from backend_host.worker.needs import needs_bytes
 from tests.backend_host.hostile_images import CAPABILITY, IMAGES, NAMES, image_of
 from tests.backend_host.worker_guest import ROOT
 

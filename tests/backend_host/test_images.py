@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from backend_host.worker import images
-from backend_host.worker.images import LEAST_BYTES_FOR_THREAD, Inspector, Printing, may_print
+from backend_host.worker.images import LEAST_BYTES_FOR_THREAD, Aside, Inspector, Printing, may_print
 from benchmarks.nvcc import find_nvcc
 from tests.end_to_end.host import wait_until
 
@@ -72,7 +72,7 @@ class Looking:
 
     def __init__(self) -> None:
         self.nr_silent = 0
-        self.inspector = Inspector(self._tell)
+        self.inspector = Inspector(self._tell, Aside())
 
     def _tell(self) -> None:
         self.nr_silent += 1

@@ -5,7 +5,8 @@ import struct
 import pytest
 import zstandard
 
-from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
+from backend_host.worker.declarations import UNKNOWABLE_BYTES
+from backend_host.worker.needs import needs_bytes
 from cuda_api.fatbin import EntryFlags
 
 HEAD = b".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -66,6 +67,7 @@ def container(*entries: bytes) -> bytes:
         ("/* .global .b8 x[99]; */ // .global .b8 x[99];", 0),
         ("ld.global.f32 %f1, [%rd1]; st.volatile.global.b32 [%rd1], 3;", 0),
         (".extern .shared .b8 s[]; .local .b8 l[99];", 0),
+        (".entry k(.param .u64 .ptr .global .align 16 p, .param .u64 .ptr .const q) { .reg .b32 r<9>; ret; }", 0),
     ],
 )
 def test_variables_of_ptx(declaration: str, nr_bytes: int) -> None:

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls/bound.h"
 #include "calls/image_memory.h"
 #include "calls/jit.h"
 #include "client/handles.h"
@@ -27,6 +28,7 @@ struct kept {
     uint64_t image_bytes;
     uint32_t nr_prelinked;
     uint32_t nr_options;
+    struct fgw_bound_image bound;
     struct option options[];
 };
 
@@ -35,8 +37,8 @@ void fgw_kept_image_limit(struct fgw_worker *worker, uint64_t most_bytes)
     worker->calls->most_kept_bytes = most_bytes;
 }
 
-bool fgw_kept_image_attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint8_t *image,
-                           uint64_t image_bytes, const struct fgw_request *request)
+static bool attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint8_t *image,
+                   uint64_t image_bytes, const struct fgw_request *request)
 {
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
     const uint64_t option_bytes = fixed->nr_options * sizeof(struct option);
@@ -55,17 +57,31 @@ bool fgw_kept_image_attach(struct fgw_worker *worker, enum fgv_handle_kind kind,
                           .nr_options = fixed->nr_options};
     memcpy(kept->options, request->payload, option_bytes);
     worker->calls->kept_bytes += image_bytes;
+    fgw_bound_add(worker, &kept->bound, image, image_bytes);
     fgw_handle_hang(worker, kind, number, kept);
     return true;
+}
+
+bool fgw_kept_image_attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint8_t *image,
+                           uint64_t image_bytes, const struct fgw_request *request)
+{
+    const bool is_kept = attach(worker, kind, number, image, image_bytes, request);
+    if (!is_kept) {
+        fgw_bound_add_unkept(worker);
+    }
+    return is_kept;
 }
 
 void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     struct kept *kept = handle->object;
     if (kept) {
+        fgw_bound_remove(worker, &kept->bound);
         worker->calls->kept_bytes -= kept->image_bytes;
         free(kept->image);
         free(kept);
+    } else if (handle->is_charged) { /* a library's modules have no image of their own */
+        fgw_bound_remove_unkept(worker);
     }
     if (handle->is_charged) {
         fgw_image_memory_give(worker, handle->kind, handle->taken_bytes);

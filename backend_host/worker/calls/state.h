@@ -46,6 +46,15 @@ struct fgw_image_memory {
     uint64_t counted_bytes; /* to the quota */
 };
 
+/* Of bound.c. */
+#define FGW_NR_BOUND_BY_IMAGES 5u
+struct fgw_ticket;
+struct fgw_bounds {
+    fgw_binds_fn binds;
+    struct fgw_ticket *tickets;                 /* of images that are being looked into */
+    uint32_t nr_images[FGW_NR_BOUND_BY_IMAGES]; /* that have this bit of enum fgw_bound */
+};
+
 enum fgw_host_stage {
     FGW_HOST_FREE = 0,
     FGW_HOST_SUBMITTED, /* the stream has not come to it */
@@ -165,6 +174,7 @@ struct fgw_calls {
     struct fgw_memory_pools pools;
     struct fgw_graph_memory graph_memory;
     struct fgw_image_memory image_memory;
+    struct fgw_bounds bounds;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
     struct fgw_hosts hosts;

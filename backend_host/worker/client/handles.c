@@ -103,6 +103,20 @@ bool fgw_handle_next(struct fgw_worker *worker, enum fgv_handle_kind kind, uint3
     return false;
 }
 
+uint32_t fgw_handles_nr(const struct fgw_worker *worker, enum fgv_handle_kind kind)
+{
+    return worker->handles.nr_of[kind];
+}
+
+static void count(struct fgw_handles *handles, uint8_t kind, bool is_there)
+{
+    const uint32_t more = is_there ? 1 : UINT32_MAX;
+    handles->nr += more;
+    if ((kind & BY_NATIVE) == 0) {
+        handles->nr_of[kind] += more;
+    }
+}
+
 static uint32_t oldest_below(const struct fgw_handles *handles, uint32_t above)
 {
     uint32_t index = handles->entries[above].newest;
@@ -211,7 +225,7 @@ static CUresult add(struct fgw_worker *worker, struct fgw_handle handle, uint32_
     }
     handles->entries[index] = (struct fgw_entry){.handle = handle};
     handles->places[place_of(handles, handle.kind, handle.number)] = index;
-    handles->nr++;
+    count(handles, handle.kind, true);
     link_below(handles, index, above);
     return CUDA_SUCCESS;
 }
@@ -285,7 +299,7 @@ static struct fgw_handle take_out(struct fgw_handles *handles, uint32_t index)
     unlink_from_above(handles, entry);
     *entry = (struct fgw_entry){.older = handles->free};
     handles->free = index;
-    handles->nr--;
+    count(handles, gone.kind, false);
     return gone;
 }
 

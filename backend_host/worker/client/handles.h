@@ -20,6 +20,8 @@ struct fgw_handle fgw_handle_above(struct fgw_worker *worker, const struct fgw_h
 bool fgw_handle_next(struct fgw_worker *worker, enum fgv_handle_kind kind, uint32_t *at, struct fgw_handle *handle);
 /* Goes down the tree likewise, from the top and the oldest first. */
 bool fgw_handle_down(struct fgw_worker *worker, uint32_t *at, struct fgw_handle *handle);
+/* Tells how many handles of this kind there are. */
+uint32_t fgw_handles_nr(const struct fgw_worker *worker, enum fgv_handle_kind kind);
 /* This hangs on the handle from now on; what hung there is the caller's. */
 void fgw_handle_hang(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *object);
 /* For so much memory of the driver's the client was charged. */

@@ -35,7 +35,13 @@ typedef int32_t (*fgw_inspector_fn)(const uint8_t *image, uint64_t image_bytes, 
 /* Tells what a driver takes of the device for an image, in one context. `is_exact`: there is a quota, and looking may
  * take its time. The image is there during the call only. */
 typedef uint64_t (*fgw_needs_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability, bool is_exact);
+/* Tells what in an image makes its program depend on addresses that the driver chose, those bits of enum fgw_bound that
+ * images have; or FGW_BOUND_UNKNOWN: fgw_image_binds will be told, with this ticket. The image is there during the call
+ * only. */
+typedef uint32_t (*fgw_binds_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability, uint64_t ticket);
 /* cffi: end */
+
+#define FGW_BOUND_UNKNOWN (UINT32_C(1) << 31)
 
 /* Kinds of this table alone: what a guest knows by the driver's own values. */
 #define FGW_OWN_TEXTURE ((enum fgv_handle_kind)FGV_HANDLE_KINDS)
@@ -139,6 +145,7 @@ struct fgw_handles {
     uint32_t room;       /* for entries */
     uint32_t free;       /* the index that was given back last, 0: none */
     uint32_t nr;
+    uint32_t nr_of[FGW_NR_KINDS];
 };
 
 struct fgw_printing {
