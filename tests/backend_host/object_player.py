@@ -11,7 +11,7 @@ import random
 import struct
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -425,11 +425,17 @@ COMMANDS = {
     "lies": play_lies,
 }
 
-if __name__ == "__main__":
+
+def main(commands: Mapping[str, Callable[[Table, Path], Any]]) -> None:
+    """Of a player: does what its arguments say."""
     _, library, command, folder = sys.argv
-    answer = COMMANDS[command](Table(library), Path(folder))
+    answer = commands[command](Table(library), Path(folder))
     (Path(folder) / f"{command}.json").write_text(json.dumps(answer))
     ctypes.CDLL(None).malloc(CANARY_BYTES)  # lost on purpose: shows that leaks are found
     ctypes.CDLL(None).__lsan_do_recoverable_leak_check()
     sys.stderr.flush()
     os._exit(0)
+
+
+if __name__ == "__main__":
+    main(COMMANDS)

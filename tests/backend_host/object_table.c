@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "calls/bound.h"
 #include "calls/context.h"
 #include "calls/graph_memory.h"
 #include "calls/image.h"
@@ -18,6 +19,7 @@
 #include "calls/memory.h"
 #include "calls/objects.h"
 #include "calls/pool.h"
+#include "calls/span.h"
 #include "calls/state.h"
 #include "calls/virtual_memory.h"
 #include "client/current.h"
@@ -138,6 +140,38 @@ int serve(uint64_t context, uint16_t call, const void *fixed, const void *payloa
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     return service->serve(worker, &request, reply);
+}
+
+/* ---- what binds the program ---- */
+
+void want_span(void)
+{
+    fgw_worker_set_span(worker, true);
+}
+
+void set_binds(fgw_binds_fn binds)
+{
+    fgw_worker_set_binds(worker, binds);
+}
+
+uint32_t bound(void)
+{
+    return fgw_bound_of(worker);
+}
+
+/* What the daemon is shown, which is `before` until now. */
+uint32_t shown(uint32_t before)
+{
+    worker->slot->bound = before;
+    fgw_bound_tell(worker);
+    return worker->slot->bound;
+}
+
+/* As if memory was shared, for which it takes a daemon. */
+void share(uint32_t nr_exports, uint32_t nr_imports)
+{
+    worker->calls->sharing.nr_exports = nr_exports;
+    worker->calls->sharing.nr_imports = nr_imports;
 }
 
 /* ---- saving ---- */

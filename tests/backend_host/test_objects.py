@@ -3,10 +3,6 @@
 All of it under sanitizers. What is saved is what another host might send, so it is also sent wrong.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,52 +10,22 @@ from typing import Any
 import pytest
 
 from backend_host import kinds
-from tests.backend_host.parts import build_worker
-from tests.backend_host.worker_guest import ROOT
+from tests.backend_host import played_table
+from tests.backend_host.played_table import build
 
-SANITIZERS = ("-O0", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 NOT_ON_SOFTGPU = {"graph condition"}
 Play = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_worker("object_table", tmp_path_factory.mktemp("objects"), *SANITIZERS)
+    return build(tmp_path_factory.mktemp("objects"))
 
 
 @pytest.fixture
 def play(library: Path, tmp_path: Path) -> Play:
     """Runs a command of object_player.py, and returns what it left."""
-
-    def run(command: str) -> Any:
-        asan = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-        environment = {
-            **os.environ,
-            "LD_PRELOAD": str(Path(asan.stdout.strip()).resolve()),
-            "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99",
-            "PYTHONMALLOC": "malloc",
-            "FAIRGV_SOFTGPU_STATE": str(tmp_path / "device"),
-            "FAIRGV_SOFTGPU_DEVICES": "2",
-            "FAIRGV_SOFTGPU_COMPILER": f"env LD_PRELOAD= {sys.executable} -m softgpu.compiler",
-        }
-        arguments = [sys.executable, "-m", "tests.backend_host.object_player", str(library), command, str(tmp_path)]
-        done = subprocess.run(
-            arguments, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert "runtime error" not in done.stderr
-        assert "54321 byte(s)" in done.stderr
-        leaks = [block for block in done.stderr.split("\n\n") if "leak of" in block and is_ours(block)]
-        assert not leaks, "\n\n".join(leaks)
-        return json.loads((tmp_path / f"{command}.json").read_text())
-
-    return run
-
-
-def is_ours(leak: str) -> bool:
-    """Whether it is the worker that asked for the memory, and not the device library or Python."""
-    asked = next((line for line in leak.splitlines() if line.strip().startswith("#1 ")), "")
-    return str(ROOT / "backend_host") in asked
+    return lambda command: played_table.play(library, "object_player", command, tmp_path)
 
 
 def said_of(told: list[str], kind: str) -> list[str]:

@@ -146,13 +146,13 @@ static bool has_arrays(const struct fgw_worker *worker)
            has(worker, FGW_OWN_SURFACE);
 }
 
-/* Pools are of the span, too, or of what there is without one. */
+/* Pools are of the span, too. Who allocates before it has one never gets one. */
 static bool has_placed_memory(const struct fgw_worker *worker)
 {
     const struct fgw_calls *calls = worker->calls;
-    const bool has_no_span = calls->span.bytes == 0 && (!calls->span.is_wanted || calls->allocated.nr != 0);
-    return has_no_span || has(worker, FGV_HANDLE_ALLOCATION) || calls->mapped.nr != 0 || calls->reserved.nr != 0 ||
-           calls->graph_memory.needs || calls->graph_memory.counted_bytes != 0;
+    return (calls->span.bytes == 0 && !calls->span.is_wanted) || has(worker, FGV_HANDLE_ALLOCATION) ||
+           calls->mapped.nr != 0 || calls->reserved.nr != 0 || calls->graph_memory.needs ||
+           calls->graph_memory.counted_bytes != 0;
 }
 
 uint32_t fgw_bound_of(struct fgw_worker *worker)
