@@ -29,6 +29,8 @@ from tests.backend_host.worker_guest import kernel_image
 PLAIN = CODE.replace(".visible .global .align 8 .b8 table[48];", "")
 FREES = PLAIN.replace(".visible .entry none", ".extern .func free(.param .b64 p);\n.visible .entry none")
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64)
+OTHER_THAN_ANY = 7
+"""A device."""
 OTHER_AT = 0x3000_0000_0000
 
 
@@ -40,7 +42,6 @@ class Program:
         self.tickets: list[tuple[int, Bound]] = []
         self.is_slow = False
         table.c.fgw_image_binds.argtypes = [ctypes.c_uint64, ctypes.c_uint32]
-        table.c.shown.argtypes = [ctypes.c_uint32]
         table.begin(kept_bytes)
         table.c.want_span()
         self._function = FUNCTION(self._look)
@@ -247,7 +248,10 @@ def play_shown(table: Table, folder: Path) -> Any:
     for kept_bytes in (KEPT_BYTES, 0):
         program = Program(table, kept_bytes)
         program.module(CODE)
-        shown += [table.c.shown(before) for before in (0, Bound.HEAP, Bound.OBJECTS)]
+        shown.append(table.c.shown())
+        table.c.replay_ahead(OTHER_THAN_ANY)
+        shown.append(table.c.shown())
+        table.c.replay_end(0)
         table.end()
     return shown
 

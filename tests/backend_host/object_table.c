@@ -27,6 +27,7 @@
 #include "client/service.h"
 #include "client/state.h"
 #include "loop/face.h"
+#include "loop/stand.h"
 #include "loop/state.h"
 #include "page/account.h"
 #include "page/control.h"
@@ -159,11 +160,10 @@ uint32_t bound(void)
     return fgw_bound_of(worker);
 }
 
-/* What the daemon is shown, which is `before` until now. */
-uint32_t shown(uint32_t before)
+/* What the daemon is shown. */
+uint32_t shown(void)
 {
-    worker->slot->bound = before;
-    fgw_bound_tell(worker);
+    fgw_stand_tell_bound(worker);
     return worker->slot->bound;
 }
 

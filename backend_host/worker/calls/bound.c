@@ -8,8 +8,6 @@
 
 #define FOUND (UINT32_C(1) << 30) /* beside the bits */
 #define LEFT  (UINT32_C(1) << 31) /* nobody waits for them */
-/* Those that a worker learns when it tries. */
-#define BY_TRYING (FGW_BOUND_DEVICE | FGW_BOUND_OBJECTS)
 
 _Static_assert(FGW_BOUND_IMAGES == 1u << (FGW_NR_BOUND_BY_IMAGES - 1), "images have the lowest bits");
 
@@ -159,6 +157,9 @@ uint32_t fgw_bound_of(struct fgw_worker *worker)
 {
     const struct fgw_calls *calls = worker->calls;
     uint32_t bits = 0;
+    if (calls->most_kept_bytes == 0) {
+        return 0;
+    }
     hear(worker);
     for (uint32_t i = 0; i < FGW_NR_BOUND_BY_IMAGES; i++) {
         bits |= calls->bounds.nr_images[i] != 0 ? 1u << i : 0;
@@ -169,16 +170,4 @@ uint32_t fgw_bound_of(struct fgw_worker *worker)
     bits |= calls->sharing.nr_exports != 0 || calls->sharing.nr_imports != 0 ? FGW_BOUND_SHARED : 0;
     bits |= has(worker, FGV_HANDLE_LINK) ? FGW_BOUND_LINKS : 0;
     return bits;
-}
-
-void fgw_bound_tell(struct fgw_worker *worker)
-{
-    if (worker->calls->most_kept_bytes == 0) {
-        return;
-    }
-    const uint32_t shown = atomic_load_explicit(&worker->slot->bound, memory_order_relaxed);
-    const uint32_t now = fgw_bound_of(worker) | (shown & BY_TRYING);
-    if (now != shown) {
-        atomic_store_explicit(&worker->slot->bound, now, memory_order_relaxed);
-    }
 }

@@ -31,10 +31,8 @@ void fgw_bound_remove(struct fgw_worker *worker, struct fgw_bound_image *bound);
 void fgw_bound_add_unkept(struct fgw_worker *worker);
 void fgw_bound_remove_unkept(struct fgw_worker *worker);
 
-/* Gives bits of enum fgw_bound, 0: replay can move it, as far as is known before it is tried. Only where images are
- * kept. */
+/* Gives bits of enum fgw_bound; 0: replay can move it, as far as is known before that is tried, or no images are kept.
+ */
 uint32_t fgw_bound_of(struct fgw_worker *worker);
-/* Shows them to the daemon, where images are kept, beside those of what was tried. */
-void fgw_bound_tell(struct fgw_worker *worker);
 
 #endif

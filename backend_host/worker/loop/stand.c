@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "calls/bound.h"
 #include "calls/swap.h"
 #include "client/attach.h"
 #include "client/daemon.h"
@@ -34,13 +35,21 @@ static enum fgw_stage stage_of(const struct fgw_worker *worker, bool is_settled)
     }
 }
 
+void fgw_stand_tell_bound(struct fgw_worker *worker)
+{
+    const uint32_t bits = fgw_bound_of(worker) | fgw_replay_bound(worker);
+    if (atomic_load_explicit(&worker->slot->bound, memory_order_relaxed) != bits) {
+        atomic_store_explicit(&worker->slot->bound, bits, memory_order_relaxed);
+    }
+}
+
 void fgw_stand_look(struct fgw_worker *worker, bool is_settled)
 {
-    fgw_replay_poll(worker, is_settled);
+    fgw_replay_poll(worker, is_settled && fgw_bound_of(worker) == 0); /* no call since may have bound it */
     const enum fgw_stage stage = stage_of(worker, is_settled);
     const uint32_t before = atomic_load_explicit(&worker->slot->stage, memory_order_relaxed);
     const bool is_replay = fgw_replay_is_active(worker);
-    atomic_store_explicit(&worker->slot->bound, fgw_replay_bound(worker), memory_order_relaxed);
+    fgw_stand_tell_bound(worker);
     if (!is_replay && (before == FGW_STAGE_STANDS || stage == FGW_STAGE_STANDS)) {
         fgw_ways_renew(worker, stage != FGW_STAGE_STANDS);
     }

@@ -14,6 +14,8 @@ static inline bool fgw_stands(const struct fgw_worker *worker)
            atomic_load_explicit(&worker->slot->stage, memory_order_relaxed) == FGW_STAGE_STANDS;
 }
 
+/* Shows what binds the program to its device, by what it has and by what was tried. */
+void fgw_stand_tell_bound(struct fgw_worker *worker);
 /* Says how far the worker is; it may stand from then on. `is_settled`: nothing of the client's is in flight. */
 void fgw_stand_look(struct fgw_worker *worker, bool is_settled);
 /* It does not stand: what it did for that is undone, before anything else is called. */

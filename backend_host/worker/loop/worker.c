@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/count.h"
-#include "calls/bound.h"
 #include "calls/context.h"
 #include "calls/event_time.h"
 #include "calls/graph_memory.h"
@@ -215,7 +214,7 @@ static void look_around(struct fgw_worker *worker, uint64_t now_ns)
         if (!fgw_swap_is_moving(worker)) {
             fgw_pools_rest(worker);
         }
-        fgw_bound_tell(worker);
+        fgw_stand_tell_bound(worker);
     }
 }
 
