@@ -69,9 +69,11 @@ class Moves:
         return Move(plan, journey, mover_of, instead if (mover, plan.mover) == (AUTO, REPLAY) else None)
 
     def find(self, name: str) -> Move | None:
-        """The one under way, or the last one, of the vGPU that is called so now."""
+        """The one under way, or the last one, of the vGPU that is called so now, or was last."""
+        now = self._table.find(name)
         with self._lock:
-            return next((move for vgpu, move in self._moves.items() if vgpu.name == name), None)
+            moves = [move for vgpu, move in self._moves.items() if vgpu is now or (now is None and vgpu.name == name)]
+        return moves[-1] if moves else None
 
     def settle(self, vgpu: VGpu) -> None:
         """Returns when nothing moves this vGPU any more: what can be aborted is."""

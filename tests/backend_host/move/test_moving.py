@@ -183,6 +183,14 @@ def test_a_patient_worker_is_patient_there(travel: Travel, monkeypatch: pytest.M
     assert told[0]
 
 
+def test_a_move_is_not_told_of_another_vgpu_of_its_name(travel: Travel) -> None:
+    move = travel.move(travel.opened(), THERE)
+    travel.registry.remove("web")
+    assert travel.moves.find("web") is move
+    travel.opened()
+    assert travel.moves.find("web") is None
+
+
 def test_boosts_are_carried_along(travel: Travel) -> None:
     vgpu = travel.opened()
     before = vgpu.gpu.coscheduler.statistics(vgpu.index)
