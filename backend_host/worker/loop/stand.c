@@ -21,13 +21,15 @@
 /* So late a worker that stands hears of the daemon. */
 #define NAP_NS 1000000
 
+/* Replay that was given up may have something left: nothing goes on by a checkpoint before that is gone. */
 static enum fgw_stage stage_of(const struct fgw_worker *worker, bool is_settled)
 {
     switch (fgw_motion(&worker->grantee)) {
     case FGW_MOTION_PREPARE:
-        return fgw_swap_is_prepared(worker) ? FGW_STAGE_PREPARED : FGW_STAGE_RUNS;
+        return fgw_swap_is_prepared(worker) && !fgw_replay_is_active(worker) ? FGW_STAGE_PREPARED : FGW_STAGE_RUNS;
     case FGW_MOTION_STAND:
-        return is_settled && worker->nr_captures == 0 && worker->turn->phase == FGW_PHASE_OUT && fgw_swap_is_out(worker)
+        return is_settled && !fgw_replay_is_active(worker) && worker->nr_captures == 0 &&
+                       worker->turn->phase == FGW_PHASE_OUT && fgw_swap_is_out(worker)
                    ? FGW_STAGE_STANDS
                    : FGW_STAGE_PREPARED;
     default:

@@ -406,7 +406,9 @@ enum fgw_stage fgw_replay_stage(const struct fgw_worker *worker)
 
 uint32_t fgw_replay_bound(const struct fgw_worker *worker)
 {
-    return state_of(worker->replay) == COPYING ? 0 : worker->replay->bound;
+    const enum fgw_motion motion = fgw_motion(&worker->grantee);
+    const bool is_tried = motion == FGW_MOTION_COPY || motion == FGW_MOTION_CHANGE;
+    return is_tried && state_of(worker->replay) != COPYING ? worker->replay->bound : 0;
 }
 
 void fgw_replay_end(struct fgw_worker *worker)
