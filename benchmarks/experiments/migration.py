@@ -1,8 +1,8 @@
 """What a program feels of being moved to another Gpu and back.
 
 A program whose kernels read all of its memory, and change a part of it, computes all the time while its vGPU moves to and fro between two Gpus;
-before that it computes alone as long as it takes to know its rate. replay: memory is copied and objects are made ahead, in its process. span: its
-memory leaves the device and comes back by FairGV, and its contexts by the driver's checkpoint. driver: the driver's checkpoint moves all.
+before that it computes alone as long as it takes to know its rate. replay: memory is copied and objects are made ahead, in its process. span:
+its memory leaves the device and comes back by FairGV, and its contexts by the driver's checkpoint. driver: the driver's checkpoint moves all.
 
 Pause: from the order to stand until the program may go on, as the daemon says. Longest: of any of the program's requests, from launch to its
 end. Lost: how much later the program is done for each move, by its rate alone.

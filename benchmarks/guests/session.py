@@ -90,7 +90,8 @@ class Session(Protocol):
         """Percent of the GPU that one guest gets at least and at most, from now on; NotMeasurableError natively, where there are none."""
 
     def move(self, index: int, gpu: int, mover: str) -> Moved:
-        """Moves one guest to another Gpu, by a mover as `fairgv-host migrate` names them; NotMeasurableError where it cannot be, and natively."""
+        """Moves one guest to another Gpu, by a mover as `fairgv-host migrate` names them. NotMeasurableError where it cannot be, and
+        natively."""
 
 
 class Guests(Protocol):

@@ -11,7 +11,7 @@ import pytest
 
 from backend_host.worker.build_ffi import HERE
 
-FLOOR_OF = {"track": "track", "turn": "turn", "slicing": "parts", "calls": "calls", "loop": "loop"}
+FLOOR_OF = {"track": "track", "turn": "turn", "slicing": "parts", "calls": "calls", "replay": "replay", "loop": "loop"}
 """Of what each member of `struct fgw_worker` points at. Everything else in it is the client's."""
 _WRITE = r"(?:\[[^\]]*\]|[.\w])*\s*(?:=(?!=)|[-+|&]=|\+\+|--)"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)

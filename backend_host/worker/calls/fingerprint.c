@@ -8,6 +8,8 @@
 #include "calls/fingerprint.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 #define THREADS      512
@@ -142,10 +144,31 @@ const char *fgw_print_ptx(void)
     return PTX;
 }
 
-static bool load(const struct fgv_driver *driver, CUfunction *kernel)
+void *fgw_printer_compile(const struct fgv_driver *driver)
+{
+    CUlinkState link;
+    void *made = NULL, *code = NULL;
+    size_t bytes = 0;
+    if (!driver->cuLinkCreate_v2 || !driver->cuLinkAddData_v2 || !driver->cuLinkComplete || !driver->cuLinkDestroy ||
+        driver->cuLinkCreate_v2(0, NULL, NULL, &link) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    if (driver->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, (void *)PTX, sizeof(PTX), "fgw_print", 0, NULL, NULL) ==
+            CUDA_SUCCESS &&
+        driver->cuLinkComplete(link, &made, &bytes) == CUDA_SUCCESS) {
+        code = malloc(bytes);
+    }
+    if (code) {
+        memcpy(code, made, bytes);
+    }
+    driver->cuLinkDestroy(link);
+    return code;
+}
+
+static bool load(const struct fgv_driver *driver, const void *code, CUfunction *kernel)
 {
     CUmodule module;
-    if (driver->cuModuleLoadData(&module, PTX) != CUDA_SUCCESS) {
+    if (driver->cuModuleLoadData(&module, code ? code : PTX) != CUDA_SUCCESS) {
         return false;
     }
     if (driver->cuModuleGetFunction(kernel, module, "fgw_print") != CUDA_SUCCESS) {
@@ -162,7 +185,7 @@ static bool has_calls(const struct fgv_driver *driver)
            driver->cuMemFreeHost;
 }
 
-bool fgw_printer_make(const struct fgv_driver *driver, struct fgw_printer *printer)
+bool fgw_printer_make(const struct fgv_driver *driver, const void *code, struct fgw_printer *printer)
 {
     uint64_t drawn[2];
     void *prints;
@@ -173,7 +196,7 @@ bool fgw_printer_make(const struct fgv_driver *driver, struct fgw_printer *print
     }
     printer->prints = prints;
     if (driver->cuMemHostGetDevicePointer_v2(&printer->to, prints, 0) != CUDA_SUCCESS ||
-        !load(driver, &printer->kernel)) {
+        !load(driver, code, &printer->kernel)) {
         fgw_printer_unmake(driver, printer);
         return false;
     }

@@ -67,7 +67,7 @@ static void *make_all(void *argument)
     struct fgw_swap_memory *memory = argument;
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     memory->driver->cuCtxSetCurrent(memory->context);
-    if (fgw_printer_make(memory->driver, &memory->printer)) {
+    if (fgw_printer_make(memory->driver, NULL, &memory->printer)) {
         atomic_store_explicit(&memory->has_printer, true, memory_order_release);
     }
     pthread_mutex_lock(&memory->lock);

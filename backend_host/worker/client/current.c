@@ -77,6 +77,34 @@ void fgw_context_remove(struct fgw_worker *worker, const struct fgw_context *con
     }
 }
 
+static void exchange_natives(struct fgw_context *one, struct fgw_context *other)
+{
+    const CUcontext native = one->native;
+    const CUdevice device = one->device;
+    one->native = other->native;
+    one->device = other->device;
+    other->native = native;
+    other->device = device;
+}
+
+void fgw_contexts_exchange(struct fgw_worker *worker, struct fgw_worker *other)
+{
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
+        if (worker->contexts[i]) {
+            exchange_natives(worker->contexts[i], fgw_context_find(other, worker->contexts[i]->handle));
+        }
+    }
+    const CUcontext warm = worker->warm;
+    const CUdevice device = worker->device;
+    worker->warm = other->warm;
+    worker->device = other->device;
+    other->warm = warm;
+    other->device = device;
+    struct fgw_context *current = worker->current;
+    fgw_context_none_is_current(worker);
+    fgw_context_make_current(worker, current);
+}
+
 void fgw_context_none_is_current(struct fgw_worker *worker)
 {
     worker->current = NULL;

@@ -19,6 +19,10 @@ struct fgw_context *fgw_context_any(const struct fgw_worker *worker);
 bool fgw_context_add(struct fgw_worker *worker, struct fgw_context *context);
 void fgw_context_remove(struct fgw_worker *worker, const struct fgw_context *context);
 
+/* The driver's contexts, with the warm one and the device, are those of `other` from now on, which has this one's for
+ * them: it has a context for each. */
+void fgw_contexts_exchange(struct fgw_worker *worker, struct fgw_worker *other);
+
 /* Tells whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
 bool fgw_is_recording(struct fgw_worker *worker, uint64_t stream_number);
 

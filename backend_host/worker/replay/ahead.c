@@ -26,7 +26,7 @@ static const char *said(CUresult result, const char *why)
     return result == CUDA_SUCCESS ? NULL : why;
 }
 
-const char *fgw_ahead_begin(struct fgw_ahead *ahead)
+const char *fgw_ahead_begin(struct fgw_ahead *ahead, const void *code)
 {
     const struct fgv_driver *driver = ahead->driver;
     int reaches = 0, is_reached = 0;
@@ -39,7 +39,7 @@ const char *fgw_ahead_begin(struct fgw_ahead *ahead)
     if (driver->cuStreamCreate(&ahead->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
         return "the device gives no stream";
     }
-    return fgw_printer_make(driver, &ahead->printer) ? NULL : "the device takes no fingerprints";
+    return fgw_printer_make(driver, code, &ahead->printer) ? NULL : "the device takes no fingerprints";
 }
 
 /* ---- pieces ---- */

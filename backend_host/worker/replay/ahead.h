@@ -27,8 +27,8 @@ struct fgw_ahead {
     _Atomic uint64_t copied_bytes; /* for others to read meanwhile */
 };
 
-/* In the context, which is current. It says why not, NULL: it is begun. */
-const char *fgw_ahead_begin(struct fgw_ahead *ahead);
+/* In the context, which is current; `code` of what takes fingerprints. It says why not, NULL: it is begun. */
+const char *fgw_ahead_begin(struct fgw_ahead *ahead, const void *code);
 /* Copies what is not there, or has changed since it was copied: of all extents that there are. Adds to `changed_bytes`.
  * It says why not. */
 const char *fgw_ahead_round(struct fgw_ahead *ahead, struct fgw_worker *worker, uint64_t *changed_bytes);

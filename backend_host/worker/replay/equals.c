@@ -127,37 +127,13 @@ const char *fgw_equals_follow(struct fgw_equals *equals, const struct fgw_saver 
     return fgw_objects_follow(&equals->worker, before, now, &trouble) ? NULL : in_words(equals, &trouble);
 }
 
-static void exchange_natives(struct fgw_context *one, struct fgw_context *other)
-{
-    const CUcontext native = one->native;
-    const CUdevice device = one->device;
-    one->native = other->native;
-    one->device = other->device;
-    other->native = native;
-    other->device = device;
-}
-
 bool fgw_equals_exchange(struct fgw_equals *equals, struct fgw_worker *worker)
 {
     struct fgw_worker *nobody = &equals->worker;
     if (!fgw_handles_exchange(worker, nobody, FGW_EQUALS_LEFT_OUT)) {
         return false;
     }
-    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
-        struct fgw_context *context = worker->contexts[i];
-        if (context) {
-            exchange_natives(context, fgw_context_find(nobody, context->handle));
-        }
-    }
-    const CUcontext warm = worker->warm;
-    const CUdevice device = worker->device;
-    worker->warm = nobody->warm;
-    worker->device = nobody->device;
-    nobody->warm = warm;
-    nobody->device = device;
-    struct fgw_context *current = worker->current;
-    fgw_context_none_is_current(worker);
-    fgw_context_make_current(worker, current);
+    fgw_contexts_exchange(worker, nobody);
     return true;
 }
 

@@ -19,7 +19,6 @@
 #include "calls/swap.h"
 #include "client/current.h"
 #include "client/handles.h"
-#include "page/bell.h"
 #include "page/room.h"
 #include "parts/lane.h"
 #include "parts/variant.h"
@@ -110,18 +109,21 @@ static const char *copy_ahead(struct fgw_replay *replay)
     return why;
 }
 
+/* What a driver takes long for is done in a context of the other device, where no call of the program waits for it. */
 static const char *prepare(struct fgw_replay *replay, CUcontext home)
 {
-    const char *why = fgw_ahead_begin(&replay->ahead);
-    if (!why) {
-        why = fgw_equals_make(replay->equals, &replay->whole);
-        replay->bound = why ? FGW_BOUND_OBJECTS : 0;
+    const char *why = fgw_equals_make(replay->equals, &replay->whole);
+    if (why) {
+        replay->bound = FGW_BOUND_OBJECTS;
+        return why;
     }
+    replay->driver.cuCtxSetCurrent(fgw_equals_context(replay->equals));
+    void *code = fgw_printer_compile(&replay->driver);
     replay->driver.cuCtxSetCurrent(home);
-    if (!why) {
-        why = copy_ahead(replay);
-    }
-    replay->bound = why && replay->bound == 0 ? FGW_BOUND_DEVICE : replay->bound;
+    why = fgw_ahead_begin(&replay->ahead, code);
+    free(code);
+    why = why ? why : copy_ahead(replay);
+    replay->bound = why ? FGW_BOUND_DEVICE : 0;
     return why;
 }
 
@@ -297,18 +299,15 @@ static const char *exchange(struct fgw_worker *worker, struct fgw_replay *replay
 static void cross(struct fgw_worker *worker)
 {
     struct fgw_replay *replay = worker->replay;
-    const uint64_t begun_ns = fgw_clock_ns();
     if (!save(worker, &replay->now)) {
         refuse(replay, FGW_BOUND_OBJECTS, "not all of its objects can be made again");
         enter(replay, DROPPING);
         return;
     }
-    const uint64_t saved_ns = fgw_clock_ns();
     enter(replay, FOLLOWING);
     if (wait_out(replay, FOLLOWING) == FAILED) {
         return;
     }
-    const uint64_t followed_ns = fgw_clock_ns();
     const bool has_context = fgw_context_any(worker) != NULL;
     fgw_context_make_current(worker, worker->current ? worker->current : fgw_context_any(worker));
     replay->mark = has_context ? fgw_event_mark() : (struct fgw_event_mark){0};
@@ -322,9 +321,6 @@ static void cross(struct fgw_worker *worker)
     keep_event_times(worker, replay, replay->mark);
     replay->mark = fgw_event_time_go_by(mark);
     replay->has_crossed = true;
-    fgw_log("on the other device: saved in %.1f ms, followed in %.1f ms, exchanged in %.1f ms",
-            (double)(saved_ns - begun_ns) / 1e6, (double)(followed_ns - saved_ns) / 1e6,
-            (double)(fgw_clock_ns() - followed_ns) / 1e6);
 }
 
 void fgw_replay_undo(struct fgw_worker *worker)
