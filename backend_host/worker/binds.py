@@ -170,11 +170,12 @@ _SLICE_BYTES = 1 << 20
 _MAX_SLICE_BYTES = 8 << 20
 _MAX_NAMES = 1 << 18
 _PTX_START = b".version"
+_PARTS_OF_NAMES = ("alloc", "free", "cudaCDP", "_cnp", "cudaLaunchDevice", "cudaGetParameterBuffer")
 _HEAP_CALL = re.compile(rf"(?<![\w$.%])(?:{_HEAP})(?![\w$])")
 _NESTED_CALL = re.compile(rf"(?<![\w$.%]){_NESTED}")
 _INDIRECT = re.compile(r"\.(?:callprototype|calltargets|unified)\b")
 _FUNCTION = re.compile(r"\.(?:func|entry)\b\s*+(?:\.\w++\s*+){0,8}+(?:\([^()]*+\)\s*+)?+([A-Za-z_$%][\w$]*+)")
-_MOVED = re.compile(r"(?<![\w.$%])mov\.[a-z]\d++\s++[^,;]{1,200},\s*+([A-Za-z_$][\w$]*+)")
+_MOVED = re.compile(r"mov(?<![\w.$%]mov)\.[a-z]\d++\s++[^,;]{1,200},\s*+([A-Za-z_$][\w$]*+)")
 _BEGINNING = re.compile(r"=([^;]*+)")
 _NAME = re.compile(r"(?<![\w.$%])[A-Za-z_$][\w$]*+")
 
@@ -191,8 +192,9 @@ def _of_ptx(content: bytes) -> Bound:
             )  # the latter of the preprocessor, whose macros would have to be expanded; no compiler writes any
         if any(_counts(name.encode("latin-1"), nr_bytes) for name, nr_bytes in variables(text)):
             bits |= Bound.VARIABLES
-        bits |= Bound.HEAP if _HEAP_CALL.search(text) else NOTHING
-        bits |= Bound.NESTED if _NESTED_CALL.search(text) else NOTHING
+        if any(part in text for part in _PARTS_OF_NAMES):  # which is quick, and seldom so
+            bits |= Bound.HEAP if _HEAP_CALL.search(text) else NOTHING
+            bits |= Bound.NESTED if _NESTED_CALL.search(text) else NOTHING
         bits |= Bound.FUNCTIONS if _INDIRECT.search(text) else NOTHING
         functions.update(match[1] for match in _FUNCTION.finditer(text))
         taken.update(match[1] for match in _MOVED.finditer(text))

@@ -23,7 +23,8 @@ _MAX_NESTING = 8
 # A string without an end is one up to where its line ends: to look for another in it would take time that grows with its square.
 _ASIDE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 # A parameter may be said to point to global memory: `.param .u64 .ptr .global .align 4 p`.
-_DECLARATION = re.compile(r"(?<![\w.$%])(?:\.ptr\s++\.(?:global|const)\b|\.(?:global|const)\b([^;]*))")
+# What stands before the dot is looked at behind it: a pattern that begins with a letter of its own is found four times as fast.
+_DECLARATION = re.compile(r"\.(?<![\w.$%]\.)(?:ptr\s++\.(?:global|const)\b|(?:global|const)\b([^;]*))")
 _BEGINNING = re.compile(r"=[^,]*")
 _BRACES = re.compile(r"\{[^{}]*\}")
 _TYPE = re.compile(r"\.(?:[bsuf](\d{1,4})\b|[a-z]\w*)")
