@@ -15,7 +15,7 @@
 #include "turn/moves.h"
 #include "turn/queue.h"
 #include "turn/turn.h"
-#include "turn/yield.h"
+#include "turn/way.h"
 
 /* As serve.c asks. */
 static bool may_submit(struct seat *seat, bool is_copy, enum fgw_submission *kind)
@@ -126,7 +126,7 @@ static void write_down(FILE *file, uint32_t index, uint32_t nr)
         fprintf(file, " %" PRIu64 "+%" PRIu64, control->accounts[i]->used_ns, fgw_vgpu_held_ns(control, i));
     }
     fprintf(file, " b%u m%u r%u o%d s%" PRIu64 " w%" PRIu64 " c%d\n", nr_bells, nr_marked, seat->nr_roused,
-            fgw_turn_is_off(&seat->worker), seat->worker.slot->stalled_since_ns, fgw_yield_due_ns(&seat->worker),
+            fgw_turn_is_off(&seat->worker), seat->worker.slot->stalled_since_ns, fgw_way_due_ns(&seat->worker),
             fgw_turn_may_change(&seat->worker));
 }
 

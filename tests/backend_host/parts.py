@@ -9,7 +9,7 @@ from backend_host.worker.build_ffi import DEBUG, HERE, INCLUDES, WARNINGS, sourc
 
 TURN = (
     "turn", "phase", "change", "moves", "charge", "patience", "newcomer", "queue", "watch",
-    "yield", "ways", "stop", "drain", "withdraw", "tail", "share",
+    "way", "ways", "stop", "drain", "withdraw", "tail", "share",
 )  # fmt: skip
 """What a worker's turn is made of, without copies beside it."""
 

@@ -28,7 +28,7 @@
 #include "turn/moves.h"
 #include "turn/state.h"
 #include "turn/turn.h"
-#include "turn/yield.h"
+#include "turn/way.h"
 
 /* Work is looked at again after this fraction of the time it has taken, so that its end is seen late by less than one
  * in a hundred, while the driver is left alone for most of the time. */
@@ -123,7 +123,7 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
 /* How long to sleep at most so as to be awake when the grant is to go on; 0: that is near, UINT64_MAX: not expected. */
 static uint64_t nap_before_way_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    const uint64_t way_ns = fgw_yield_due_ns(worker);
+    const uint64_t way_ns = fgw_way_due_ns(worker);
     const uint64_t awake_ns = now_ns + fgv_habit_most_ns(&worker->loop->oversleep, OVERSLEEP_NS);
     if (way_ns <= now_ns) {
         return UINT64_MAX;

@@ -5,14 +5,14 @@
 #include "turn/newcomer.h"
 #include "turn/phase.h"
 #include "turn/state.h"
-#include "turn/yield.h"
+#include "turn/way.h"
 
 static bool can_drain(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     if (!outlook->is_preemptive) {
         return true;
     }
-    const uint64_t left_ns = fgw_yield_left_ns(worker, outlook->now_ns);
+    const uint64_t left_ns = fgw_way_left_ns(worker, outlook->now_ns);
     return left_ns > FGW_LEAD_NS && left_ns <= outlook->slice_ns / FGW_LONG_DIVISOR &&
            !fgw_newcomer_hurries(worker, outlook);
 }
@@ -24,9 +24,9 @@ static bool begin_drain(struct fgw_worker *worker, struct fgw_outlook *outlook)
     return true;
 }
 
-const struct fgw_yield fgw_way_drain = {
+const struct fgw_way fgw_way_drain = {
     .work = FGW_WORK_NONE,
     .can = can_drain,
     .begin = begin_drain,
-    .is_done = fgw_yield_has_ended,
+    .is_done = fgw_way_has_ended,
 };

@@ -5,7 +5,7 @@
 #include "turn/charge.h"
 #include "turn/phase.h"
 #include "turn/state.h"
-#include "turn/yield.h"
+#include "turn/way.h"
 
 static bool can_share(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
@@ -18,4 +18,4 @@ static void charge_so_far(struct fgw_worker *worker, const struct fgw_outlook *o
     fgw_charge_so_far(worker, outlook->now_ns);
 }
 
-const struct fgw_yield fgw_way_share = {.work = FGW_WORK_ON, .can = can_share, .charge = charge_so_far};
+const struct fgw_way fgw_way_share = {.work = FGW_WORK_ON, .can = can_share, .charge = charge_so_far};

@@ -12,7 +12,7 @@
  * times what a hand-over costs. */
 #define FGW_MIN_SLICE_DIVISOR 8
 
-struct fgw_yield;
+struct fgw_way;
 
 /* A turn asks this of the floors above it. */
 struct fgw_turn_above {
@@ -44,7 +44,7 @@ struct fgw_newcomers {
 
 /* Its work is off the device, or was. */
 struct fgw_away {
-    const struct fgw_yield *by; /* the way it went */
+    const struct fgw_way *by; /* the way it went */
     uint64_t since_ns;
     uint64_t back_ns; /* on it again; 0: it never was off */
 };

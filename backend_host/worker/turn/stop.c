@@ -5,7 +5,7 @@
 #include "turn/change.h"
 #include "turn/phase.h"
 #include "turn/state.h"
-#include "turn/yield.h"
+#include "turn/way.h"
 
 /* One that was told to stop is waited for so long, which is the device's own time slice: blocks that last longer are
  * left to those. */
@@ -32,10 +32,10 @@ static bool begin_stop(struct fgw_worker *worker, struct fgw_outlook *outlook)
     return true;
 }
 
-const struct fgw_yield fgw_way_stop = {
+const struct fgw_way fgw_way_stop = {
     .work = FGW_WORK_NONE,
     .interrupts = interrupts,
     .can = can_stop,
     .begin = begin_stop,
-    .is_done = fgw_yield_has_ended,
+    .is_done = fgw_way_has_ended,
 };

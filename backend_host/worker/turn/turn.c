@@ -8,7 +8,7 @@
  *
  * On a device that preempts the grant goes on a moment before the queue has run dry, so that the next one's first
  * kernel is there when the last one ends, and does not wait for a kernel that outlives its slice by far. Such a kernel
- * is taken off the device, where there is a way (yield.h), and goes on in this one's next turn. It may run beside
+ * is taken off the device, where there is a way (way.h), and goes on in this one's next turn. It may run beside
  * the next one's at first, which costs nothing when that wants the device for a moment only.
  *
  * Where the worker stands is its phase (phase.h). An idle holder keeps the grant for a while (patience.h), one that

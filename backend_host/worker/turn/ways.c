@@ -12,9 +12,9 @@
 #include "turn/patience.h"
 #include "turn/phase.h"
 #include "turn/state.h"
-#include "turn/yield.h"
+#include "turn/way.h"
 
-static const struct fgw_yield *const ways[] = {
+static const struct fgw_way *const ways[] = {
 #define FGW_WAY(name) &fgw_way_##name,
     FGW_WAYS(FGW_WAY)
 #undef FGW_WAY
@@ -50,12 +50,12 @@ bool fgw_ways_interrupt(const struct fgw_worker *worker)
     return false;
 }
 
-static bool begin(const struct fgw_yield *way, struct fgw_worker *worker, struct fgw_outlook *outlook)
+static bool begin(const struct fgw_way *way, struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     return !way->begin || way->begin(worker, outlook);
 }
 
-static void charge(const struct fgw_yield *way, struct fgw_worker *worker, const struct fgw_outlook *outlook)
+static void charge(const struct fgw_way *way, struct fgw_worker *worker, const struct fgw_outlook *outlook)
 {
     if (way->work == FGW_WORK_OFF) {
         worker->turn->away.by = way;
@@ -73,7 +73,7 @@ bool fgw_ways_try(struct fgw_worker *worker, struct fgw_outlook *outlook, enum f
         return true;
     }
     for (size_t i = 0; i < NR_WAYS; i++) {
-        const struct fgw_yield *way = ways[i];
+        const struct fgw_way *way = ways[i];
         if (way->can(worker, outlook) && begin(way, worker, outlook)) {
             if (way->is_done && !way->is_done(worker)) {
                 return false;
@@ -90,7 +90,7 @@ bool fgw_ways_try(struct fgw_worker *worker, struct fgw_outlook *outlook, enum f
 bool fgw_ways_clear(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     for (size_t i = 0; i < NR_WAYS; i++) {
-        const struct fgw_yield *way = ways[i];
+        const struct fgw_way *way = ways[i];
         if (way->is_due && way->is_due(worker, outlook)) {
             if (begin(way, worker, outlook)) {
                 charge(way, worker, outlook);

@@ -1,4 +1,4 @@
-/* The ways off the device, tried in turn: see yield.h for what one is. */
+/* The ways off the device, tried in turn: see way.h for what one is. */
 #ifndef BACKEND_HOST_WAYS_H
 #define BACKEND_HOST_WAYS_H
 

@@ -30,7 +30,7 @@
 #include "turn/newcomer.h"
 #include "turn/phase.h"
 #include "turn/state.h"
-#include "turn/yield.h"
+#include "turn/way.h"
 
 /* Work is left beside that of a next one that may want the device for a moment only, for so long, and is then taken off
  * the device: to take it off and bring it back takes as long. */
@@ -136,7 +136,7 @@ static void renew(struct fgw_worker *worker, bool is_over)
     }
 }
 
-const struct fgw_yield fgw_way_withdraw = {
+const struct fgw_way fgw_way_withdraw = {
     .work = FGW_WORK_OFF,
     .init = find_channels,
     .interrupts = has_channels,

@@ -2,8 +2,8 @@
  * What a way off the device is, at the end of a turn or in another's. Each stands in a file of its own and in FGW_WAYS;
  * nothing else knows them by name.
  */
-#ifndef BACKEND_HOST_YIELD_H
-#define BACKEND_HOST_YIELD_H
+#ifndef BACKEND_HOST_WAY_H
+#define BACKEND_HOST_WAY_H
 
 #include "page/outlook.h"
 #include "turn/phase.h"
@@ -24,7 +24,7 @@
     X(tail)                                                                                                            \
     X(share)
 
-struct fgw_yield {
+struct fgw_way {
     enum fgw_work work; /* becomes of what is on the device, once others may have it */
     /* Finds out whether the way is there at all. NULL: it always is. */
     void (*init)(struct fgw_worker *worker);
@@ -46,17 +46,17 @@ struct fgw_yield {
     void (*renew)(struct fgw_worker *worker, bool is_over);
 };
 
-#define FGW_WAY(name) extern const struct fgw_yield fgw_way_##name;
+#define FGW_WAY(name) extern const struct fgw_way fgw_way_##name;
 FGW_WAYS(FGW_WAY)
 #undef FGW_WAY
 
 /* Tells how much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue
  * by more than a little is not what came before it. */
-uint64_t fgw_yield_left_ns(const struct fgw_worker *worker, uint64_t now_ns);
+uint64_t fgw_way_left_ns(const struct fgw_worker *worker, uint64_t now_ns);
 /* Tells whether all that was on the device has ended. */
-bool fgw_yield_has_ended(const struct fgw_worker *worker);
+bool fgw_way_has_ended(const struct fgw_worker *worker);
 /* Tells when the grant of a slice that is over is to go on, by what is known of the work on the device; 0: not by that.
  */
-uint64_t fgw_yield_due_ns(const struct fgw_worker *worker);
+uint64_t fgw_way_due_ns(const struct fgw_worker *worker);
 
 #endif
