@@ -3,7 +3,8 @@
 Each fits a terminal of 80 columns: names give way, and what does not fit beside them is in the long table alone. A row is one line.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backend_host.entitlement import WHOLE
+from backend_host.generated.counters import BOUNDS
 from backend_host.ipc import Message
 from backend_host.move.plan import CHECKPOINT, REPLAY
 from backend_host.sizes import format_size, format_time
@@ -190,6 +192,7 @@ def notes(message: Message) -> list[Text]:
         *held_back(entries),
         *displaced(entries),
         *large_launches(entries),
+        *gave_way(entries),
         *late_work(entries),
         *debts(message["debts"]),
     ]
@@ -384,6 +387,24 @@ def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
             f"{entry['name']}: {totals['nr_sliced']} large launches in {totals['nr_parts']} parts, "
             f"{totals['nr_variants']} kernels prepared in {format_time(totals['variant_ns'])}; whole: {whole}"
         )
+
+
+def gave_way(entries: Sequence[Message]) -> Iterator[Text]:
+    """A line for each vGPU whose kernels ended when their word asked them to. A daemon of an earlier release tells nothing of that."""
+    for entry in entries:
+        if counts := entry["totals"].get("nr_gave_way"):
+            median, most = (_within(counts, permille) for permille in (500, 990))
+            yield folded(f"{entry['name']}: gave way {sum(counts.values())} times, median {median}, p99 {most}")
+
+
+def _within(counts: Mapping[str, int], permille: int) -> str:
+    """How long so many of a thousand took at most, by counts of times by their length."""
+    bounds = sorted(int(bound) for bound in counts if bound != "longer")
+    so_far = itertools.accumulate(counts[str(bound)] for bound in bounds)
+    for bound, nr in zip(bounds, so_far, strict=True):
+        if nr * 1000 >= permille * sum(counts.values()):
+            return f"at most {format_time(bound)}"
+    return f"more than {format_time(int(BOUNDS['nr_gave_way'][-2]))}"
 
 
 def late_work(entries: Sequence[Message]) -> Iterator[Text]:

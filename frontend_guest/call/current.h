@@ -28,7 +28,8 @@ struct fgv_context {
     CUfunc_cache cache_config;
     _Atomic uint32_t limits_known; /* one bit for each CUlimit */
     size_t limits[FGV_FACTS_NR_LIMITS];
-    pthread_mutex_t lock; /* making and destroying it on the worker */
+    _Atomic uint64_t yield_word; /* its address, 0: there is none (memory/yield.c) */
+    pthread_mutex_t lock;        /* making and destroying it on the worker */
     struct fgv_context *next_free;
 };
 

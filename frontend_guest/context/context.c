@@ -27,6 +27,7 @@ static void context_reset(struct fgv_context *context)
         context->limits[i] = (size_t)facts->limits[i];
     }
     atomic_store_explicit(&context->limits_known, UINT32_MAX, memory_order_relaxed);
+    atomic_store_explicit(&context->yield_word, 0, memory_order_relaxed);
 }
 
 /* Gives a context its number. */

@@ -14,6 +14,7 @@
 #include "memory/sharing.h"
 #include "memory/slabs.h"
 #include "memory/window.h"
+#include "memory/yield.h"
 #include "region/client.h"
 
 const struct fgv_memory_ops *fgv_memory_ops;
@@ -250,6 +251,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         if (!fgv_memory_remove(dptr, FGV_MEMORY_DEVICE, &range)) {
             return CUDA_ERROR_INVALID_VALUE; /* another thread frees it, too */
         }
+        fgv_yield_forget(&range);
         fgv_slab_free(range.owner);
         return result;
     }

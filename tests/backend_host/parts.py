@@ -9,7 +9,7 @@ from backend_host.worker.build_ffi import DEBUG, HERE, INCLUDES, WARNINGS, sourc
 
 TURN = (
     "turn", "phase", "change", "moves", "charge", "patience", "newcomer", "queue", "watch",
-    "way", "ways", "stop", "drain", "withdraw", "tail", "share",
+    "way", "ways", "stop", "turn/yield", "drain", "withdraw", "tail", "share",
 )  # fmt: skip
 """What a worker's turn is made of, without copies beside it."""
 
@@ -35,7 +35,7 @@ TRACK = ("due", "running", "latency", "burst")
 def load_parts(around: str, parts: Iterable[str], folder: Path, flags: Iterable[str] = (DEBUG,)) -> ctypes.CDLL:
     """Builds `around` (NAME.c, beside this file) with these of the worker's files (names without .c) in `folder`, and loads them. Such
     a library stops at its mistakes. What the functions that a test calls never ask for may be missing."""
-    files = [next(HERE.glob(f"*/{part}.c")) for part in parts]
+    files = [next(HERE.rglob(f"{part}.c")) for part in parts]
     return ctypes.CDLL(str(build(around, files, folder, *flags)), mode=1)  # RTLD_LAZY
 
 

@@ -197,3 +197,16 @@ def test_memory_off_the_device_is_told() -> None:
         "a: has 4 GiB of its memory in the host's, and waited 1.5 s for its memory so far",
         "c: waited 2 ms for its memory so far",
     ]
+
+
+def test_kernels_that_gave_way_are_told() -> None:
+    entries: list[Message] = [
+        {"name": "a", "totals": {"nr_gave_way": {"100000": 1, "30000": 98, "longer": 1}}},
+        {"name": "b", "totals": {"nr_gave_way": {"30000": 1, "longer": 2}}},
+        {"name": "c", "totals": {"nr_gave_way": {}}},
+        {"name": "d", "totals": {}},
+    ]
+    assert [str(line) for line in tables.gave_way(entries)] == [
+        "a: gave way 100 times, median at most 30 us, p99 at most 100 us",
+        "b: gave way 3 times, median more than 100 ms, p99 more than 100 ms",
+    ]

@@ -241,6 +241,7 @@ def test_formatted_tree_parses_to_itself(instructions: list[Instruction]) -> Non
 
 
 PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.cu"))
+HEADERS = Path(__file__).parents[2] / "frontend_guest" / "include"
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
@@ -248,7 +249,7 @@ def test_what_nvcc_emits_round_trips(program: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.ptx"
     capability = 80 if program.stem == "tensor_cores" else 75  # which its instructions need
     subprocess.run(
-        [str(find_nvcc().path), "-ptx", "-lineinfo", f"-arch=compute_{capability}", "-o", str(output), str(program)],
+        [find_nvcc().path, "-ptx", "-lineinfo", f"-arch=compute_{capability}", "-I", HEADERS, "-o", output, program],
         check=True,
         capture_output=True,
     )

@@ -45,6 +45,7 @@ EXTRA_FLAGS = {
         "-gencode=arch=compute_90,code=[sm_90,compute_90]",
         "-gencode=arch=compute_90a,code=sm_90a",
     ),
+    "gives_way": ("-I", str(ROOT / "frontend_guest" / "include")),
     "per_thread_stream": ("--default-stream", "per-thread"),
     "machine_code": ("-gencode=arch=compute_90,code=sm_90",),
     "tensor_cores": ("-gencode=arch=compute_80,code=compute_80",),

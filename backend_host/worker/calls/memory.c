@@ -27,6 +27,7 @@
 #include "page/account.h"
 #include "page/layout.h"
 #include "page/room.h"
+#include "turn/yield.h"
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
@@ -82,6 +83,9 @@ static CUresult deallocate(CUdeviceptr address)
     struct fgw_worker *worker = fgw_the_worker;
     struct fgw_range *range = fgw_ranges_find(&worker->calls->allocated, address);
     CUresult result = CUDA_SUCCESS;
+    if (range) {
+        fgw_yield_forget(worker, range->address, range->bytes);
+    }
     if (!range) {
         result = fgw_pools_have(worker, address) ? CUDA_ERROR_INVALID_VALUE : real.cuMemFree_v2(address);
     } else if (!range->pool) {

@@ -13,6 +13,7 @@
 #include "client/state.h"
 #include "client/stream.h"
 #include "track/state.h"
+#include "turn/yield.h"
 
 static CUresult allocate(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes,
                          struct fgw_stream *stream, uint64_t *address)
@@ -132,6 +133,7 @@ CUresult fgw_serve_cuMemFreeAsync(struct fgw_worker *worker, const struct fgw_re
         return CUDA_ERROR_INVALID_VALUE; /* an honest guest frees nothing by itself */
     }
     if (range) {
+        fgw_yield_forget(worker, range->address, range->bytes);
         fgw_memory_forget(worker, range, stream);
         return CUDA_SUCCESS;
     }

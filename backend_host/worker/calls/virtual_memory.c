@@ -12,6 +12,7 @@
 #include "client/ranges.h"
 #include "client/service.h"
 #include "client/state.h"
+#include "turn/yield.h"
 
 CUresult fgw_serve_cuMemAddressReserve(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
@@ -112,6 +113,7 @@ CUresult fgw_serve_cuMemUnmap(struct fgw_worker *worker, const struct fgw_reques
     }
     CUresult result = hold_mapped(worker, fixed->address, fixed->bytes);
     if (result == CUDA_SUCCESS) {
+        fgw_yield_forget(worker, fixed->address, fixed->bytes);
         result = worker->driver.cuMemUnmap(fixed->address, fixed->bytes);
     }
     for (uint64_t done = 0; result == CUDA_SUCCESS && done < fixed->bytes;) {

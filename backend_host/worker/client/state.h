@@ -106,6 +106,14 @@ struct fgw_stream {
     uint64_t capture_graph; /* number of the graph that the capture makes */
 };
 
+/* By it the kernels of a context are asked to give way: turn/yield.h. */
+struct fgw_yield_word {
+    uint64_t address; /* 0: there is none */
+    bool is_zero;     /* what was written there last; neither: nothing was yet */
+    bool is_set;
+    bool is_written; /* the device may not have come to it */
+};
+
 struct fgw_context {
     uint64_t handle; /* the guest's number */
     CUcontext native;
@@ -118,6 +126,7 @@ struct fgw_context {
     struct fgw_mark *free_marks; /* events of this context, for use again */
     CUstream side_stream;        /* of the worker's own, NULL: not needed yet */
     struct fgw_lane *lanes;      /* likewise, for parts of launches */
+    struct fgw_yield_word yield_word;
     struct fgw_taken_limits limits;
 };
 

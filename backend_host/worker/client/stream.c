@@ -112,3 +112,13 @@ void fgw_stream_capture_ends(struct fgw_worker *worker, struct fgw_stream *strea
     stream->capture_graph = 0;
     worker->nr_captures--;
 }
+
+CUstream fgw_stream_side(struct fgw_worker *worker)
+{
+    struct fgw_context *context = worker->current;
+    if (!context->side_stream &&
+        worker->driver.cuStreamCreate(&context->side_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        context->side_stream = NULL;
+    }
+    return context->side_stream;
+}

@@ -14,6 +14,9 @@ void fgw_stream_gone(struct fgw_worker *worker);
 CUresult fgw_stream_attach(struct fgw_worker *worker, struct fgw_handle *handle);
 /* Takes it out of the list of its context. */
 void fgw_stream_remove(struct fgw_stream *stream);
+/* A stream of the worker's own in the current context, for what must not wait behind the client's. NULL: there is none
+ * to be had. */
+CUstream fgw_stream_side(struct fgw_worker *worker);
 void fgw_stream_free_if_unused(struct fgw_stream *stream);
 
 bool fgw_stream_is_captured(struct fgw_worker *worker, const struct fgw_stream *stream);

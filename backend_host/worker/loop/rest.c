@@ -29,6 +29,7 @@
 #include "turn/state.h"
 #include "turn/turn.h"
 #include "turn/way.h"
+#include "turn/yield.h"
 
 /* Work is looked at again after this fraction of the time it has taken, so that its end is seen late by less than one
  * in a hundred, while the driver is left alone for most of the time. */
@@ -98,10 +99,24 @@ static uint64_t watch_ns(const struct fgw_worker *worker)
     return late_ns < worker->loop->watch_most_ns ? late_ns : worker->loop->watch_most_ns;
 }
 
+/* A kernel is on the device that can be told to stop, or asked to give way. */
+static bool can_stop(const struct fgw_worker *worker)
+{
+    return fgw_parts_can_stop(worker) || fgw_yield_can_ask(worker);
+}
+
+/* It was told so a moment ago. */
+static bool is_stopping(const struct fgw_worker *worker, uint64_t now_ns)
+{
+    const uint64_t watch_most_ns = worker->loop->watch_most_ns;
+    return (fgw_parts_can_stop(worker) && now_ns < worker->slicing->parts.stopped_ns + watch_most_ns) ||
+           now_ns < worker->turn->yields.asked_ns + watch_most_ns;
+}
+
 static bool is_due(const struct fgw_worker *worker, uint64_t due_ns, uint64_t now_ns)
 {
     const uint64_t margin_ns = watch_ns(worker);
-    if (fgw_parts_can_stop(worker) && now_ns < worker->slicing->parts.stopped_ns + worker->loop->watch_most_ns) {
+    if (is_stopping(worker, now_ns)) {
         return true;
     }
     return due_ns != 0 && now_ns + margin_ns >= due_ns && now_ns < due_ns + margin_ns;
@@ -183,7 +198,7 @@ static uint64_t news_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qui
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->behind.nr != 0 ||
         worker->loop->first_waiter || is_backlog_full || worker->turn->is_gated || fgw_swap_is_at_work(worker)) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
-        if (fgw_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
+        if (busy_ns > STOP_NAP_NS && can_stop(worker)) {
             busy_ns = STOP_NAP_NS;
         }
         return busy_ns < poll_ns ? busy_ns : poll_ns;

@@ -55,6 +55,7 @@
 #include "turn/charge.h"
 #include "turn/state.h"
 #include "turn/turn.h"
+#include "turn/yield.h"
 
 #define RECORDS_PER_ROUND 64
 #define ROUNDS_UNWATCHED  16
@@ -229,7 +230,8 @@ static bool swap(struct fgw_worker *worker, uint64_t now_ns)
         return false;
     }
     const bool is_settled = !worker->loop->first_waiter && !worker->track->busy && worker->track->behind.nr == 0 &&
-                            worker->track->nr_gates == 0 && fgw_track_nr_open(worker) == 0;
+                            worker->track->nr_gates == 0 && fgw_track_nr_open(worker) == 0 &&
+                            fgw_yield_is_settled(worker);
     const bool is_news = fgw_swap_poll(worker, is_settled, now_ns);
     if (is_in_motion) {
         fgw_stand_look(worker, is_settled);
@@ -289,6 +291,7 @@ static void loop(struct fgw_worker *worker)
         is_news |= swap(worker, now_ns);
         fgw_turn_poll(worker, now_ns);
         fgw_parts_poll(worker);
+        fgw_yield_poll(worker);
         look_around(worker, now_ns);
         if (is_news) {
             fgw_rest_end(worker);
@@ -314,6 +317,7 @@ static void take_down(struct fgw_worker *worker)
     fgw_client_announce(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
     fgw_replay_end(worker);
     fgw_parts_stop(worker);
+    fgw_yield_ask(worker);
     fgw_waiters_drop(worker);
     fgw_host_end(worker);
     fgw_sync_poll(worker, fgw_clock_ns());

@@ -30,6 +30,7 @@
 #include "client/kernel.h"
 #include "client/service.h"
 #include "client/state.h"
+#include "client/stream.h"
 #include "cuda_api/variants.h"
 #include "page/bell.h"
 #include "page/layout.h"
@@ -207,24 +208,12 @@ static CUresult submit_persistent(struct fgw_worker *worker, const struct fgw_se
     return result;
 }
 
-/* A stream of the worker's own in the current context, beside those of the guest: for what must not wait behind them.
- */
-static CUstream side_stream(struct fgw_worker *worker)
-{
-    struct fgw_context *context = worker->current;
-    if (!context->side_stream &&
-        worker->driver.cuStreamCreate(&context->side_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-        context->side_stream = NULL;
-    }
-    return context->side_stream;
-}
-
 /* A persistent kernel has ended: how far it came. */
 static CUresult read_counter(struct fgw_worker *worker, uint64_t nr_blocks)
 {
     struct fgw_parts *parts = &worker->slicing->parts;
     uint64_t counter = 0;
-    CUstream stream = side_stream(worker);
+    CUstream stream = fgw_stream_side(worker);
     CUresult result =
         stream ? worker->driver.cuMemcpyDtoHAsync_v2(&counter, counter_of(parts->variant), sizeof(counter), stream)
                : CUDA_ERROR_OUT_OF_MEMORY;
@@ -384,7 +373,7 @@ void fgw_parts_stop(struct fgw_worker *worker)
         return;
     }
     fgw_context_make_current(worker, worker->slicing->parts.variant->context);
-    CUstream stream = side_stream(worker);
+    CUstream stream = fgw_stream_side(worker);
     worker->slicing->parts.told_ns = fgw_clock_ns();
     if (worker->slicing->parts.stopped_ns == 0) {
         worker->slicing->parts.stopped_ns = worker->slicing->parts.told_ns;

@@ -26,7 +26,7 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
     X(RUNNING, "running", FGW_USES, FGW_WORK_ON, "has its turn, and work on the device")                               \
     X(IDLE, "idle", FGW_USES, FGW_WORK_NONE, "has nothing to submit, and keeps its turn for a moment")                 \
     X(DRAINING, "draining", FGW_USES, FGW_WORK_ON, "its turn is over; what it has on the device is let end")           \
-    X(STOPPING, "stopping", FGW_USES, FGW_WORK_ON, "its turn is over; a persistent kernel was told to stop")           \
+    X(STOPPING, "stopping", FGW_USES, FGW_WORK_ON, "its turn is over; its kernel was told to stop, or to give way")    \
     X(TAIL, "tail", FGW_STANDS_OUT, FGW_WORK_PAID, "little was left to end in another's turn, paid for in advance")    \
     X(TAIL_WAITING, "tail-waiting", FGW_WAITS, FGW_WORK_PAID, "the same, and it waits for its next turn")              \
     X(BESIDE, "beside", FGW_STANDS_OUT, FGW_WORK_ON, "its work goes on outside a turn of its own")                     \
@@ -55,7 +55,7 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
     X(IDLE, WAITING, "its turn is over, and it has something to submit again")                                         \
     X(DRAINING, READY, "all its work has ended: it leaves at its next look")                                           \
     X(DRAINING, RUNNING, "the grant came back before its work ended")                                                  \
-    X(DRAINING, STOPPING, "it has a persistent kernel there, which is told to stop")                                   \
+    X(DRAINING, STOPPING, "it has a kernel there that is told to stop, or to give way")                                \
     X(DRAINING, TAIL, "what is left takes no longer than a hand-over")                                                 \
     X(DRAINING, TAIL_WAITING, "the same, and it has more to submit")                                                   \
     X(DRAINING, BESIDE, "its work goes on for long, and nobody is known to need the device alone")                     \

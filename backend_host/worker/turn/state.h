@@ -55,6 +55,12 @@ struct fgw_withdrawal {
     uint64_t took_ns;                /* that; 0: it never was */
 };
 
+struct fgw_yields {
+    uint64_t asked_ns; /* kernels were asked to give way, and have not ended; 0: they were not */
+    bool is_dirty;     /* a word may not be zero */
+    bool is_written;   /* the device may not have come to one that was written */
+};
+
 struct fgw_copy_credit {
     uint64_t bytes;
     uint64_t filled_ns; /* when that was so; says nothing of a full one */
@@ -84,6 +90,7 @@ struct fgw_turn {
     struct fgw_newcomers newcomers;
     struct fgw_away away;
     struct fgw_withdrawal withdrawal;
+    struct fgw_yields yields;
     struct fgw_beside beside;
 };
 

@@ -7,10 +7,6 @@
 #include "turn/state.h"
 #include "turn/way.h"
 
-/* One that was told to stop is waited for so long, which is the device's own time slice: blocks that last longer are
- * left to those. */
-#define FGW_STOP_NS UINT64_C(2000000)
-
 static bool interrupts(const struct fgw_worker *worker)
 {
     return worker->turn->above->is_in_parts(worker);

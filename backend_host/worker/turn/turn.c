@@ -39,6 +39,7 @@
 #include "turn/state.h"
 #include "turn/watch.h"
 #include "turn/ways.h"
+#include "turn/yield.h"
 
 /* So long before a slice ends the next one is woken: waking takes less, and it spins for longer (rest.c). */
 #define FGW_ALERT_NS UINT64_C(200000)
@@ -96,6 +97,9 @@ bool fgw_turn_begin(struct fgw_worker *worker)
     if (!fgw_grant_has(&worker->grantee) &&
         (fgw_turn_is_user(worker) || !fgw_move_enter(worker, clock_unless(now_ns)))) {
         worker->turn->shared_ns = fgw_clock_ns();
+        return false;
+    }
+    if (!fgw_yield_is_over(worker)) {
         return false;
     }
     const bool others_wait = fgw_grant_others_wait(&worker->grantee);

@@ -15,10 +15,14 @@
 /* Work that goes on for more than half a slice is not waited for at the end of one, and not left beside a vGPU that
  * will use all of its own: to withdraw it takes some 1 ms, to wait for it keeps that one off for half a turn. */
 #define FGW_LONG_DIVISOR 2u
+/* A kernel that was told to stop, or asked to give way, is waited for so long, which is the device's own time slice:
+ * blocks that last longer are left to those. */
+#define FGW_STOP_NS UINT64_C(2000000)
 
 /* X(WAY), in the order in which they are tried: fgw_way_WAY of WAY.c. The last one can always be gone. */
 #define FGW_WAYS(X)                                                                                                    \
     X(stop)                                                                                                            \
+    X(yield)                                                                                                           \
     X(drain)                                                                                                           \
     X(withdraw)                                                                                                        \
     X(tail)                                                                                                            \
