@@ -189,6 +189,21 @@ def test_it_is_withdrawn_for_others_and_goes_on_in_its_turn(two: Two) -> None:
     assert two.reading().nr_withdrawn == so_far.count("h")
 
 
+def test_one_that_does_not_give_way_is_withdrawn(two: Two) -> None:
+    """Its word is set, and nobody looks there. In its next turn the word is zero again."""
+    guest = two.long.guest
+    word = int(guest.ok("cuMemAlloc_v2", bytesize=4096).dptr)
+    assert guest.call("yield_attach", word=word).result == 0
+    two.overlap()
+    so_far = two.await_off()
+    wait_until(two.is_off, "it waits for its turn")
+    two.long.let_end()
+    wait_until(lambda: two.asked() == so_far + "l", "its turn has come")
+    assert two.long.value() == 1
+    assert struct.unpack("<I", guest.from_device(word, 4)) == (0,)
+    assert sum(two.reading().nr_gave_way.values()) == 0
+
+
 @pytest.mark.parametrize("two", [{"FAIRGV_OFF_TAKES_MS": str(TAKES_NS // NS_PER_MS)}], indirect=True)
 def test_beside_a_holder_half_of_what_it_takes_to_go_is_paid_and_nothing_of_what_to_come_back(two: Two) -> None:
     """While it goes, each keeps the other off the device. Here the kernel runs on, and has ended when it is brought back."""

@@ -1,11 +1,12 @@
 /* The word by which kernels of a context are asked to give way: whose memory it lies in. What is written there, and
  * when, is turn/yield.c. */
+#include "turn/yield.h"
+
 #include "base/count.h"
 #include "calls/state.h"
 #include "client/ranges.h"
 #include "client/service.h"
 #include "client/state.h"
-#include "turn/yield.h"
 
 #define WORD_BYTES sizeof(uint32_t)
 

@@ -56,9 +56,10 @@ struct fgw_withdrawal {
 };
 
 struct fgw_yields {
-    uint64_t asked_ns; /* kernels were asked to give way, and have not ended; 0: they were not */
-    bool is_dirty;     /* a word may not be zero */
-    bool is_written;   /* the device may not have come to one that was written */
+    uint64_t asked_ns;      /* kernels were asked to give way, and have not ended; 0: they were not */
+    uint64_t taken_back_ns; /* all words were last made zero */
+    bool is_dirty;          /* a word may not be zero */
+    bool is_written;        /* the device may not have come to one that was written */
 };
 
 struct fgw_copy_credit {

@@ -13,7 +13,8 @@
 #include "turn/phase.h"
 #include "turn/way.h"
 
-/* What was written there is waited for so long before memory is freed: a thousand times what it takes. */
+/* What was written is waited for so long: a thousand times what it takes. Then it stands behind work that may wait for
+ * the client, in a queue of the device that both share. */
 #define SETTLE_NS UINT64_C(10000000)
 
 /* A word that the driver refuses is none. */
@@ -72,6 +73,7 @@ static void take_back(struct fgw_worker *worker)
     }
     worker->turn->yields.is_dirty = false;
     worker->turn->yields.asked_ns = 0;
+    worker->turn->yields.taken_back_ns = fgw_clock_ns();
 }
 
 bool fgw_yield_is_settled(struct fgw_worker *worker)
@@ -94,7 +96,7 @@ bool fgw_yield_is_over(struct fgw_worker *worker)
     if (worker->turn->yields.is_dirty) {
         take_back(worker);
     }
-    return fgw_yield_is_settled(worker);
+    return fgw_yield_is_settled(worker) || fgw_clock_ns() - worker->turn->yields.taken_back_ns > SETTLE_NS;
 }
 
 static void settle(struct fgw_worker *worker)
@@ -157,10 +159,14 @@ static void count_end(struct fgw_worker *worker, uint64_t took_ns)
     fgw_count(&worker->slot->gave_way_ns, took_ns);
 }
 
-/* What was taken off the device, or is given its turn again, has not ended: its word is taken back. */
+/* What was taken off the device, or is given its turn again, has not given way: in its turn the word is taken back. */
 void fgw_yield_poll(struct fgw_worker *worker)
 {
     struct fgw_yields *yields = &worker->turn->yields;
+    if (fgw_turn_is_off(worker)) {
+        yields->asked_ns = 0;
+        return;
+    }
     if (yields->asked_ns != 0 && fgw_nr_running(worker) == 0) {
         count_end(worker, fgw_clock_ns() - yields->asked_ns);
         yields->asked_ns = 0;
