@@ -1,4 +1,4 @@
-"""What the library asks of libc and what it offers: it must load wherever glibc is 2.28 or newer, and show CUDA's names only."""
+"""What the library asks of libc and what it offers: it must load wherever glibc is 2.28 or newer, and show CUDA's names and fairgv.h's only."""
 
 import re
 import subprocess
@@ -50,7 +50,10 @@ def test_shows_the_calls_of_the_tables_alone(elf: ELFFile) -> None:
     wanted = set(re.findall(r"^FGV_EXPORT CUresult (\w+)\(", prototypes.read_text(), re.MULTILINE))
     assert len(wanted) > 200
     not_carried = {name for call in refused.read(table.read()).calls for name in call.symbols}
-    assert shown == wanted | not_carried | {"cuGetProcAddress_v2_ptsz"}
+    header = Path(__file__).parents[2] / "frontend_guest" / "include" / "fairgv.h"
+    own = set(re.findall(r"\bCUresult (fairgv_\w+)\(", header.read_text()))
+    assert own
+    assert shown == wanted | not_carried | own | {"cuGetProcAddress_v2_ptsz"}
 
 
 def test_thread_local_storage_is_small(elf: ELFFile) -> None:
