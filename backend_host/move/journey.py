@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from backend_host.caretaker import CUDA_ERROR_DEVICE_UNAVAILABLE
 from backend_host.device.gpu import Gpu
-from backend_host.device.readings import Stage, WorkerReading, WorkerState
+from backend_host.device.readings import Keeps, Stage, WorkerReading, WorkerState
 from backend_host.errors import FairGVError
 from backend_host.relocation import Relocating
 from backend_host.vgpu import Place, VGpu
@@ -18,6 +18,10 @@ LOOK_S = 0.001
 
 class CannotError(FairGVError):
     """It stays where it is; the text says why."""
+
+
+class NeverStandsError(CannotError):
+    """Whoever moves it: what its program does keeps it."""
 
 
 class Journey:
@@ -80,7 +84,9 @@ class Journey:
             if not late:
                 return
             if time.monotonic() > deadline:
-                raise CannotError(self._why_late(late[0], most_s, why_late))
+                is_kept = stage is Stage.STANDS and late[0].keeps in (Keeps.FOR_WORK, Keeps.FOR_CAPTURE)
+                why = self._why_late(late[0], most_s, why_late)
+                raise NeverStandsError(why) if is_kept else CannotError(why)
             self.is_aborted.wait(LOOK_S)
 
     @staticmethod

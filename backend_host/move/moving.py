@@ -25,7 +25,7 @@ from backend_host.device.control import ControlPageFullError
 from backend_host.device.gpu import Gpu
 from backend_host.device.readings import Stage, WorkerState
 from backend_host.errors import FairGVError, RefusedError
-from backend_host.move.journey import LOOK_S, CannotError, Journey
+from backend_host.move.journey import LOOK_S, CannotError, Journey, NeverStandsError
 from backend_host.move.mover import Mover
 from backend_host.move.plan import Plan
 from backend_host.service.journal import about
@@ -126,7 +126,7 @@ class Move:
         try:
             self._carry_out()
         except (FairGVError, OSError) as error:
-            if self._instead is None or not self._journey.may_go_on:
+            if self._instead is None or not self._journey.may_go_on or isinstance(error, NeverStandsError):
                 raise
             try:
                 plan = self._instead()

@@ -202,11 +202,13 @@ def test_who_is_asked_to_stay_goes_nowhere_by_any_mover(travel: Travel, play: Pl
     check_it_goes_on_here(travel, vgpu)
 
 
-def test_work_that_does_not_end_keeps_it(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mover", ["auto", "replay"])
+def test_work_that_does_not_end_keeps_it(travel: Travel, monkeypatch: pytest.MonkeyPatch, mover: str) -> None:
+    """Nobody stands as long once more for a checkpoint."""
     monkeypatch.setattr(by_replay, "STAND_S", 0.2)
     vgpu = travel.opened()
     work = Wait(travel.program(vgpu))
-    move = travel.move(vgpu, THERE, "replay")
+    move = travel.move(vgpu, THERE, mover)
     said = (
         f"test-guest (worker {reading(vgpu).pid}) does not stand still within 0.2 s: its work on the GPU does not end"
     )
