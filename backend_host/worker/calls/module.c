@@ -208,9 +208,10 @@ CUresult fgw_serve_cuLibraryGetManaged(struct fgw_worker *worker, const struct f
     }
     CUresult result = fgw_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
     if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuLibraryGetManaged
-                     ? worker->driver.cuLibraryGetManaged(&address, &bytes, library, name)
-                     : CUDA_ERROR_NOT_SUPPORTED;
+        result = worker->driver.cuLibraryGetManaged ? fgw_kernel_lend_context(worker) : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) { /* without a context it would be the first device's that is seen */
+        result = worker->driver.cuLibraryGetManaged(&address, &bytes, library, name);
     }
     answer->address = address;
     answer->bytes = bytes;
