@@ -159,8 +159,9 @@ class Move:
             there = self._relocate(slots, mover)
             undo.pop_all()
             self._tell(there)
-            self._settle(slots, there)
+            late = self._wait_there(there)
             self.pause_s = time.monotonic() - began
+            self._settle(slots, there, late)
             mover.arrive()
         if mover.sees_memory_back(there):
             self.pause_s = time.monotonic() - began
@@ -201,16 +202,22 @@ class Move:
                 log.error("worker %d does not hear of its page: %s", worker.process.pid, error)
                 self._journey.end([worker])
 
-    def _settle(self, slots: dict[WorkerProcess, int], there: Sequence[WorkerProcess]) -> None:
-        """Waits until none of the workers uses the page before any more, and frees their places there."""
-        page = self._journey.origin.gpu.page
+    def _wait_there(self, there: Sequence[WorkerProcess]) -> list[WorkerProcess]:
+        """Until none of the workers uses the page before any more. Those that do not come are ended."""
         deadline = time.monotonic() + RUN_S
         while (left := [worker for worker in there if not self._is_there(worker)]) and time.monotonic() < deadline:
             self._is_over.wait(LOOK_S)
         for worker in left:
             log.error("worker %d does not go by its new page", worker.process.pid)
         self._journey.end(left)
-        held = [worker for worker in left if not worker.is_ended.is_set()]
+        return left
+
+    def _settle(
+        self, slots: dict[WorkerProcess, int], there: Sequence[WorkerProcess], late: Sequence[WorkerProcess]
+    ) -> None:
+        """Frees the workers' places in the page before."""
+        page = self._journey.origin.gpu.page
+        held = [worker for worker in late if not worker.is_ended.is_set()]
         for worker in there:
             before = worker.settle()
             if before is not None and worker not in held:
