@@ -28,7 +28,8 @@ SOFT = [device(ordinal, "soft") for ordinal in range(3)]
 
 
 @pytest.fixture(autouse=True)
-def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FAIRGV_SOFTGPU_STATE", str(tmp_path / "device"))
     for each in (module, root):
         monkeypatch.setattr(each, "nvidia_node", NODES.get)
 
