@@ -30,12 +30,12 @@ PAUSE_S_PER_GIB = 0.07
 AHEAD_S_PER_GIB = 0.2
 """Contexts are checkpointed and restored, of all processes at once; linear memory is copied out and in; before that, while programs run on, the
 host's memory is made ready for it. From docs/lab/moves.md."""
-REPLAY_PAUSE_S = 0.01
+REPLAY_PAUSE_S = 0.007
+REPLAY_PAUSE_S_PER_GIB = 0.004
 REPLAY_AHEAD_S = 0.5
-REPLAY_S_PER_GIB = 0.003
-REPLAY_CHANGED = 0.1
-"""By replay: programs let go of one device and are on the other; before that contexts with their objects are made, and memory is copied from
-one device to the other; how much of that changes meanwhile nobody knows beforehand, so it is taken to be a tenth."""
+REPLAY_AHEAD_S_PER_GIB = 0.02
+"""By replay: programs let go of one device and are on the other, and all of their memory is copied again, as nobody knows beforehand how much of
+it changes; before that contexts with their objects are made, and memory is copied from one device to the other. From docs/lab/moves.md."""
 _GIB = 1 << 30
 _NO_FAST_MOVES = "its programs are not kept ready for replay: fast_moves is not set (docs/migration.md)"
 
@@ -170,8 +170,8 @@ def _planned(
 def _times(mover: str, gib: float) -> tuple[float, float]:
     """In all, and of that the pause; in s."""
     if mover == REPLAY:
-        pause_s = REPLAY_PAUSE_S + REPLAY_CHANGED * REPLAY_S_PER_GIB * gib
-        return pause_s + REPLAY_AHEAD_S + REPLAY_S_PER_GIB * gib, pause_s
+        pause_s = REPLAY_PAUSE_S + REPLAY_PAUSE_S_PER_GIB * gib
+        return pause_s + REPLAY_AHEAD_S + REPLAY_AHEAD_S_PER_GIB * gib, pause_s
     pause_s = PAUSE_S + PAUSE_S_PER_GIB * gib
     return pause_s + AHEAD_S_PER_GIB * gib, pause_s
 
