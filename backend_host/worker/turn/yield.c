@@ -81,7 +81,8 @@ bool fgw_yield_is_settled(struct fgw_worker *worker)
     for (uint32_t i = 0; worker->turn->yields.is_written && i < FGW_MAX_CONTEXTS; i++) {
         struct fgw_context *context = worker->contexts[i];
         if (context && context->yield_word.is_written) {
-            if (worker->driver.cuStreamQuery(context->side_stream) == CUDA_ERROR_NOT_READY) {
+            const CUstream stream = context->side_stream; /* NULL: it is gone, with all that was in it */
+            if (stream && worker->driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
                 return false;
             }
             context->yield_word.is_written = false;
