@@ -20,7 +20,7 @@ from benchmarks.ratios import min_max_ratio
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
 from tests.end_to_end.test_fairness import CLEARLY_FAIR, one_of
 
-TIMES = "2"
+TIMES, MUCH = "2", "20"
 WINDOW_S = 3
 INVALID_VALUE, INVALID_CONTEXT = 1, 201
 OPENS = """
@@ -75,10 +75,10 @@ def nr_gave_way(host: Host, name: str) -> int:
 
 
 @contextlib.contextmanager
-def staying(host: Host, *options: str, how: str = "word") -> Iterator[tuple[subprocess.Popen[str], Path]]:
+def staying(host: Host, *options: str, times: str = TIMES) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A program with a kernel that stays, and the file that lets the program end."""
     file = host.state_dir / "enough"
-    child = host.start("gives_way", TIMES, how, str(file), options=("--vgpu", "long", *options))
+    child = host.start("gives_way", times, "word", str(file), options=("--vgpu", "long", *options))
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == "running\n"
@@ -161,6 +161,26 @@ def test_it_is_asked_when_its_limit_is_reached(own_host: Host) -> None:
         file.touch()
         output, errors = child.communicate(timeout=120)
         assert (child.returncode, output.splitlines()[-1]) == (0, "PASS"), errors
+
+
+@pytest.mark.parametrize("mover", ["replay", "checkpoint"])
+def test_it_moves_in_the_midst_of_its_kernel(two_devices: None, tmp_path: Path, mover: str) -> None:
+    """Twice, and nobody else wants a device: it is asked so that it can, and on the other one as well."""
+    host = start_host(tmp_path, fast_moves=mover == "replay")
+    try:
+        alone = host.guest("gives_way", MUCH, "plain")
+        with staying(host, times=MUCH) as (child, file):
+            for _ in range(2):
+                to = str(1 - entry(host, "long")["gpu_number"])
+                moved = host_command(host.state_dir, "migrate", "long", "--to", to, "--mover", mover)
+                assert moved.returncode == 0, moved.stdout + moved.stderr
+                assert entry(host, "long")["gpu_number"] == int(to)
+            assert nr_gave_way(host, "long") > 0
+            file.touch()
+            output, errors = child.communicate(timeout=120)
+        assert (child.returncode, "running\n" + output) == (0, alone.stdout), errors
+    finally:
+        stop_host(host)
 
 
 def test_what_the_calls_answer(own_host: Host, tmp_path: Path) -> None:
