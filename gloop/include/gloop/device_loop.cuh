@@ -1,0 +1,270 @@
+/*
+ * The event loop of a block: it takes callbacks out of slots and calls them, one after another, all threads together.
+ *
+ * Every thread has a copy of the masks of slots. They stay the same since all threads make the same calls with the same
+ * arguments, which is what costs a point only one barrier: it shows the closure that the first thread wrote, frees the
+ * slot of the callback that has ended, and tells everybody whether the first thread's clock says that it is time to
+ * look. Whatever only the first thread can know (the word, answers, the next logical block) travels through `tell`.
+ *
+ * Wrong when: a program calls from some threads of a block only. -DGLOOP_CHECK finds what differs, but not who is
+ * missing.
+ */
+#ifndef GLOOP_DEVICE_LOOP_CUH
+#define GLOOP_DEVICE_LOOP_CUH
+
+#include <cuda/atomic>
+
+#include "callback.cuh"
+#include "check.cuh"
+#include "failure.cuh"
+#include "wire.cuh"
+
+namespace gloop
+{
+namespace detail
+{
+
+/* What all threads of a block see, in shared memory in any case. */
+struct Board {
+    std::uint64_t told[2];
+};
+
+template <class Where> struct Slots;
+template <> struct Slots<Shared> {
+    Board board;
+    Slot near[2];
+};
+template <> struct Slots<Global> {
+    Board board;
+};
+
+__device__ __forceinline__ bool is_first_thread()
+{
+    return (threadIdx.x | threadIdx.y | threadIdx.z) == 0;
+}
+
+__device__ __forceinline__ unsigned thread_rank()
+{
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+__device__ __forceinline__ unsigned nr_threads()
+{
+    return blockDim.x * blockDim.y * blockDim.z;
+}
+
+__device__ __forceinline__ std::uint32_t load(const std::uint32_t *word)
+{
+    return *static_cast<const volatile std::uint32_t *>(word);
+}
+
+/* By all threads of a block, both aligned to 8 and in whole words. */
+__device__ inline void copy_words(void *target, const void *source, std::size_t bytes)
+{
+    for (std::size_t word = thread_rank(); word < bytes / 8; word += nr_threads()) {
+        static_cast<std::uint64_t *>(target)[word] = static_cast<const std::uint64_t *>(source)[word];
+    }
+}
+
+} // namespace detail
+
+template <class Where = Shared> class DeviceLoop
+{
+  public:
+    /* Calls `callback(loop)` at a later point. */
+    template <class Callback> __device__ void postTask(const Callback &callback GLOOP_WHERE)
+    {
+        post(take_low(), &detail::run_task<DeviceLoop, Callback>, callback GLOOP_HERE);
+    }
+
+    /*
+     * For long loops: false means that it is not time to stop, and nothing was kept. True: the callback was posted, and
+     * the caller returns. That is when the block shall give way, and when other callbacks of it could run.
+     */
+    template <class Callback> __device__ bool postTaskIfNecessary(const Callback &callback GLOOP_WHERE)
+    {
+        if (!__syncthreads_or(is_time())) {
+            return false;
+        }
+        look();
+        if (orders_ == 0 && place_.ready == 0) {
+            return false;
+        }
+        post(take_low(), &detail::run_task<DeviceLoop, Callback>, callback GLOOP_HERE);
+        return true;
+    }
+
+    /* Each thread gets back what it captured itself. Options::per_thread_bytes says how much that may be. */
+    template <class Callback> __device__ void postTaskPerThread(const Callback &callback)
+    {
+        detail::check_callback<Callback>();
+        if (sizeof(Callback) > launch_->own_bytes) {
+            fail_all("postTaskPerThread captures more than Options::per_thread_bytes");
+        }
+        if (place_.own_free == 0) {
+            fail_all("more than one callback of postTaskPerThread waits in a block");
+        }
+        const unsigned own = __ffs(static_cast<int>(place_.own_free)) - 1;
+        place_.own_free &= ~(1u << own);
+        const unsigned number = take_low();
+        detail::put(own_place(own), callback);
+        if (detail::is_first_thread()) {
+            detail::Slot &slot = slot_at(number);
+            slot.callback = reinterpret_cast<void *>(&detail::run_own<DeviceLoop, Callback>);
+            slot.own = own;
+        }
+        place_.ready |= 1u << number;
+    }
+
+    /* Ends the launch: no block begins a callback any more, and requests that are out are dropped. */
+    __device__ void forceExit() { orders_ |= order_exit; }
+
+    /*
+     * Names shared memory that is saved when this block gives way, and brought back: until the logical block ends, or
+     * until named again with 0 bytes. Address and size are multiples of 8.
+     */
+    __device__ void keep(void *pointer, std::size_t bytes);
+
+    __device__ uint3 logicalBlockIdx() const
+    {
+        const std::uint32_t *grid = launch_->logical;
+        const std::uint32_t row = place_.logical / grid[0];
+        return make_uint3(place_.logical % grid[0], row % grid[1], row / grid[1]);
+    }
+
+    __device__ uint3 logicalGridDim() const
+    {
+        return make_uint3(launch_->logical[0], launch_->logical[1], launch_->logical[2]);
+    }
+
+    /* For fs.cuh and net.cuh. The line's answer reaches `callback(loop, result)`. */
+    template <class Callback>
+    __device__ void request(detail::Line line, const char *name, const Callback &callback GLOOP_WHERE);
+
+    /* For callback.cuh: where this thread's closure of postTaskPerThread lies, which is copied at once. */
+    __device__ const unsigned char *leave_own_place(unsigned own)
+    {
+        place_.own_free |= 1u << own;
+        return own_place(own);
+    }
+
+    __device__ DeviceLoop(const detail::Launch &launch, detail::Slots<Where> &slots)
+        : launch_(&launch), slots_(&slots), context_(&launch.contexts[blockIdx.x])
+    {
+    }
+
+    /* The kernel: from here to where the block has finished, or has to leave. */
+    template <class Entry> __device__ void run(const Entry &entry);
+
+  private:
+    static constexpr std::uint32_t order_leave = 1, order_exit = 2;
+
+    __device__ unsigned char *own_place(unsigned own) const
+    {
+        const std::size_t place = (std::size_t(blockIdx.x) * detail::own_places + own) * detail::nr_threads();
+        return launch_->own + (place + detail::thread_rank()) * launch_->own_bytes;
+    }
+
+    __device__ detail::Slot &slot_at(unsigned number) const
+    {
+        if constexpr (std::is_same<Where, Shared>::value) {
+            if (number < 2) {
+                return slots_->near[number];
+            }
+        }
+        return context_->slots[number];
+    }
+
+    /* Tasks from below, where slots are near; requests, which take long anyway, from above. */
+    __device__ unsigned take_low() { return take(__ffs(static_cast<int>(place_.free)) - 1); }
+    __device__ unsigned take_high() { return take(31 - __clz(static_cast<int>(place_.free))); }
+    __device__ unsigned take(int number)
+    {
+        if (place_.free == 0) {
+            fail_all("a block has 32 callbacks that wait; there is no slot for another one");
+        }
+        place_.free &= ~(1u << number);
+        return number;
+    }
+
+    template <class Callback>
+    __device__ void store(unsigned number, detail::Entry<DeviceLoop> run, const Callback &callback GLOOP_WHERE)
+    {
+        detail::check_callback<Callback>();
+        detail::Slot &slot = slot_at(number);
+        if (detail::is_first_thread()) {
+            slot.callback = reinterpret_cast<void *>(run);
+#ifdef GLOOP_CHECK
+            memset(slot.closure, 0, sizeof(Callback));
+#endif
+            detail::put(slot.closure, callback);
+        }
+#ifdef GLOOP_CHECK
+        detail::compare(launch_->failure, slot.callback, reinterpret_cast<void *>(run), slot.closure, callback, file,
+                        line);
+#endif
+    }
+
+    template <class Callback>
+    __device__ void post(unsigned number, detail::Entry<DeviceLoop> run, const Callback &callback GLOOP_WHERE)
+    {
+        store(number, run, callback GLOOP_HERE);
+        place_.ready |= 1u << number;
+    }
+
+    /* By all threads: the first one's value for everybody. Two places in turn, so that one barrier is enough. */
+    __device__ std::uint64_t tell(std::uint64_t value)
+    {
+        std::uint64_t &told = slots_->board.told[turn_ ^= 1];
+        if (detail::is_first_thread()) {
+            told = value;
+        }
+        __syncthreads();
+        return told;
+    }
+
+    __device__ void fail_all(const char *text)
+    {
+        if (detail::is_first_thread()) {
+            detail::fail(launch_->failure, text);
+        }
+        __syncthreads();
+    }
+
+    /* Whether the first thread wants all to look; the others do not know. Clocks of two multiprocessors are never
+     * compared. */
+    __device__ bool is_time()
+    {
+        return detail::is_first_thread() &&
+               (--points_left_ == 0 || std::uint64_t(clock64()) - looked_ > launch_->look_cycles);
+    }
+
+    __device__ void begin_fresh();
+    __device__ bool begin_again();
+    __device__ void call_next();
+    __device__ bool begin_logical_block();
+    __device__ void look();
+    __device__ void wait();
+    __device__ bool is_idle_end(bool *is_counted, std::uint64_t since);
+    __device__ void leave(detail::Left left);
+    __device__ void move_kept(bool is_saved);
+    __device__ std::uint64_t answers_of_now();
+    __device__ void collect(std::uint64_t told);
+    __device__ void take_answer(unsigned number);
+    __device__ std::uint32_t take_page();
+    __device__ void publish();
+
+    const detail::Launch *launch_;
+    detail::Slots<Where> *slots_;
+    detail::Context *context_;
+    detail::Place place_;
+    std::uint32_t orders_ = 0;  /* why to leave, the same in all threads */
+    std::uint32_t running_ = 0; /* the slot whose callback runs, as a bit */
+    std::uint32_t turn_ = 0;
+    std::uint32_t points_left_ = 0;
+    std::uint64_t looked_ = 0; /* the first thread's clock */
+};
+
+} // namespace gloop
+
+#endif

@@ -1,0 +1,206 @@
+/* The kernel of an event loop: begin, one callback after another, look, wait, leave. */
+#ifndef GLOOP_RUN_CUH
+#define GLOOP_RUN_CUH
+
+#include "device_loop.cuh"
+
+namespace gloop
+{
+
+template <class Where> template <class Entry> __device__ void DeviceLoop<Where>::run(const Entry &entry)
+{
+    if (!launch_->is_resumed) {
+        begin_fresh();
+    } else if (!begin_again()) {
+        return;
+    }
+    /* One callback at least before the first look: so every kernel gets on, however often it is told to give way. */
+    for (;;) {
+        if (place_.ready) {
+            call_next();
+        } else if (place_.waiting) {
+            wait();
+        } else if (begin_logical_block()) {
+            entry(this);
+        } else {
+            leave(detail::Left::finished);
+            return;
+        }
+        const bool is_time_to_look = __syncthreads_or(is_time());
+        place_.free |= running_;
+        running_ = 0;
+        if (is_time_to_look && !orders_) {
+            look();
+        }
+        if (orders_) {
+            const bool is_ready = place_.ready || !place_.waiting;
+            leave(orders_ & order_exit ? detail::Left::forced : is_ready ? detail::Left::ready : detail::Left::waiting);
+            return;
+        }
+    }
+}
+
+template <class Where> __device__ void DeviceLoop<Where>::begin_fresh()
+{
+    place_ = {};
+    place_.free = ~0u;
+    place_.own_free = (1u << detail::own_places) - 1;
+    points_left_ = launch_->points;
+    if (detail::is_first_thread()) {
+        atomicAdd(&launch_->control->begun, 1);
+        looked_ = clock64();
+    }
+}
+
+/* False where this block had finished before. */
+template <class Where> __device__ bool DeviceLoop<Where>::begin_again()
+{
+    if (context_->place.is_finished) {
+        return false;
+    }
+    begin_fresh();
+    place_ = context_->place;
+    if constexpr (std::is_same<Where, Shared>::value) {
+        detail::copy_words(slots_->near, context_->slots, sizeof(slots_->near));
+    }
+    move_kept(false);
+    __syncthreads();
+    return true;
+}
+
+/* In turn, from the one after the last: a chain of tasks holds up no answer for longer than 32 points. */
+template <class Where> __device__ void DeviceLoop<Where>::call_next()
+{
+    const std::uint32_t later = place_.ready & (~0u << place_.current << 1);
+    place_.current = __ffs(static_cast<int>(later ? later : place_.ready)) - 1;
+    running_ = 1u << place_.current;
+    place_.ready &= ~running_;
+    const detail::Slot &slot = slot_at(place_.current);
+    reinterpret_cast<detail::Entry<DeviceLoop>>(slot.callback)(this, slot);
+}
+
+template <class Where> __device__ bool DeviceLoop<Where>::begin_logical_block()
+{
+    place_.keeps = 0;
+    const std::uint32_t *grid = launch_->logical;
+    place_.logical = tell(detail::is_first_thread() ? atomicAdd(&launch_->control->next, 1) : 0);
+    return place_.logical < grid[0] * grid[1] * grid[2];
+}
+
+template <class Where> __device__ void DeviceLoop<Where>::look()
+{
+    std::uint64_t told = 0;
+    if (detail::is_first_thread()) {
+        looked_ = clock64();
+        const bool is_told = detail::load(launch_->give_way) | detail::load(&launch_->control->stop);
+        const bool is_leaving = is_told || (launch_->points && points_left_ == 0);
+        told = (place_.waiting ? answers_of_now() : 0) | std::uint64_t(is_leaving ? order_leave : 0) << 32;
+    }
+    collect(tell(told));
+}
+
+/* For answers, as there is nothing else to do. The first thread polls; the others wait at the barrier in `tell`. */
+template <class Where> __device__ void DeviceLoop<Where>::wait()
+{
+    std::uint64_t told = 0;
+    if (detail::is_first_thread()) {
+        const std::uint64_t since = clock64();
+        bool is_counted = false;
+        for (unsigned nap_ns = 64; !(told = answers_of_now()); nap_ns = nap_ns < 1000 ? 2 * nap_ns : 2000) {
+            if (detail::load(launch_->give_way) | detail::load(&launch_->control->stop) ||
+                is_idle_end(&is_counted, since)) {
+                told = std::uint64_t(order_leave) << 32;
+                break;
+            }
+            __nanosleep(nap_ns);
+        }
+        if (is_counted) {
+            atomicSub(&launch_->control->idle, 1);
+        }
+        looked_ = clock64();
+    }
+    collect(tell(told));
+}
+
+/*
+ * Whether all blocks in the kernel have been idle for long. One that goes on at this very moment sees `stop` at its
+ * next look, and the host launches the kernel again at once, as that block is ready.
+ */
+template <class Where> __device__ bool DeviceLoop<Where>::is_idle_end(bool *is_counted, std::uint64_t since)
+{
+    if (launch_->idle_cycles == 0) {
+        return false;
+    }
+    if (!*is_counted && std::uint64_t(clock64()) - since > launch_->idle_cycles) {
+        *is_counted = true;
+        atomicAdd(&launch_->control->idle, 1);
+    }
+    return *is_counted && detail::load(&launch_->control->idle) >= detail::load(&launch_->control->begun);
+}
+
+/* Behind a barrier: no callback runs, and what the first thread wrote into slots is seen. */
+template <class Where> __device__ void DeviceLoop<Where>::leave(detail::Left left)
+{
+    if (left == detail::Left::ready || left == detail::Left::waiting) {
+        if constexpr (std::is_same<Where, Shared>::value) {
+            detail::copy_words(context_->slots, slots_->near, sizeof(slots_->near));
+        }
+        move_kept(true);
+    }
+    if (detail::is_first_thread()) {
+        place_.is_finished = left == detail::Left::finished;
+        context_->place = place_;
+        launch_->states[blockIdx.x] = {left, place_.waiting};
+        if (left != detail::Left::finished) {
+            atomicExch(&launch_->control->stop, 1);
+        }
+        atomicSub(&launch_->control->begun, 1);
+    }
+}
+
+template <class Where> __device__ void DeviceLoop<Where>::keep(void *pointer, std::size_t bytes)
+{
+    const std::uint32_t offset = static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+    if (!__isShared(pointer) || offset % 8 || bytes % 8) {
+        fail_all("keep names what is not shared memory, or no multiple of 8 bytes");
+    }
+    __syncthreads(); /* of the first thread's last keep */
+    std::uint32_t number = 0;
+    std::uint64_t total = bytes;
+    for (std::uint32_t other = 0; other < place_.keeps; other++) {
+        if (context_->keeps[other].offset == offset) {
+            number = other + 1;
+        } else {
+            total += context_->keeps[other].bytes;
+        }
+    }
+    if (number == 0) {
+        number = ++place_.keeps;
+    }
+    if (number > detail::most_keeps || total > launch_->kept_bytes) {
+        fail_all("keep names more than 8 pieces, or more shared memory than the kernel has");
+    }
+    __syncthreads();
+    if (detail::is_first_thread()) {
+        context_->keeps[number - 1] = {offset, static_cast<std::uint32_t>(bytes)};
+    }
+}
+
+template <class Where> __device__ void DeviceLoop<Where>::move_kept(bool is_saved)
+{
+    std::uint64_t place = blockIdx.x * launch_->kept_bytes;
+    for (std::uint32_t number = 0; number < place_.keeps; number++) {
+        const detail::Keep &keep = context_->keeps[number];
+        void *shared = __cvta_shared_to_generic(keep.offset);
+        if (is_saved) {
+            detail::copy_words(launch_->kept + place, shared, keep.bytes);
+        } else {
+            detail::copy_words(shared, launch_->kept + place, keep.bytes);
+        }
+        place += keep.bytes;
+    }
+}
+
+} // namespace gloop
+
+#endif
