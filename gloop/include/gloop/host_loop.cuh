@@ -10,7 +10,9 @@
 #include "fit.cuh"
 #include "memory.cuh"
 #include "options.cuh"
+#include "request.cuh"
 #include "run.cuh"
+#include "service.cuh"
 #include "word.cuh"
 
 namespace gloop
@@ -35,12 +37,19 @@ class HostLoop
     {
         detail::check(cudaGetDevice(&device_), "the device");
         word_ = detail::Word::of_device(device_);
+        service_ = std::make_unique<detail::Service>(options, device_);
         detail::check(cudaStreamCreate(&stream_), "a stream");
         detail::check(cudaEventCreateWithFlags(&ended_, cudaEventBlockingSync | cudaEventDisableTiming), "an event");
     }
 
     ~HostLoop()
     {
+        if (getpid() != process_) { /* nothing of all this is a forked child's, threads least of all */
+            service_.release();
+            on_device_.release();
+            pinned_.release();
+            return;
+        }
         cudaEventDestroy(ended_);
         cudaStreamDestroy(stream_);
     }
@@ -63,13 +72,22 @@ class HostLoop
         const auto kernel = &detail::event_loops<Where, Entry>;
         const detail::Fit fit = detail::fit_of(reinterpret_cast<const void *>(kernel), device_, blocks, threads, bytes);
         detail::Launch launch = prepare(fit, blocks, threads);
-        do {
-            begin_kernel();
-            kernel<<<fit.nr_blocks, threads, bytes, stream_>>>(launch, entry);
-            end_kernel();
-            launch.is_resumed = 1;
-        } while (is_to_go_on(fit.nr_blocks));
+        service_->begin(launch, fit.nr_blocks);
+        try {
+            for (bool is_left = true; is_left; launch.is_resumed = 1) {
+                begin_kernel();
+                kernel<<<fit.nr_blocks, threads, bytes, stream_>>>(launch, entry);
+                is_left = is_left_after_kernel(fit.nr_blocks);
+            }
+        } catch (...) {
+            end();
+            throw;
+        }
+        end();
     }
+
+    /* May be asked from any thread. */
+    Statistics statistics() const { return {nr_kernels_, service_->nr_requests(), service_->nr_hits(), is_running_}; }
 
   private:
     detail::Launch prepare(const detail::Fit &fit, dim3 blocks, dim3 threads)
@@ -108,6 +126,7 @@ class HostLoop
         launch.give_way = word_->address();
         launch.look_cycles = fit.cycles_per_us * look_us;
         launch.idle_cycles = fit.cycles_per_us * options_.idle_us;
+        launch.pages = service_->pages_to_write();
         launch.logical[0] = blocks.x;
         launch.logical[1] = blocks.y;
         launch.logical[2] = blocks.z;
@@ -131,32 +150,47 @@ class HostLoop
     {
         const std::size_t of_one_kernel = offsetof(detail::Control, next);
         detail::check(cudaMemsetAsync(launch_.control, 0, of_one_kernel, stream_), "the control of a kernel");
+        set_running(true);
+        nr_kernels_++;
     }
 
-    void end_kernel()
+    void set_running(bool is_running)
+    {
+        is_running_ = is_running;
+        service_->set_running(is_running);
+    }
+
+    void end()
+    {
+        set_running(false);
+        service_->finish();
+    }
+
+    bool is_left_after_kernel(unsigned nr_blocks)
     {
         detail::check(cudaGetLastError(), "the launch of a kernel");
         detail::check(cudaEventRecord(ended_, stream_), "the end of a kernel");
         const cudaError_t result = cudaEventSynchronize(ended_);
+        set_running(false);
         const detail::Failure &failure = *launch_.failure;
         if (result != cudaSuccess && failure.is_set) {
             throw Error(std::string("gloop: ") + failure.text +
                         (failure.line ? std::string(", ") + failure.file + ":" + std::to_string(failure.line) : ""));
         }
         detail::check(result, "a kernel");
-    }
-
-    bool is_to_go_on(unsigned nr_blocks) const
-    {
-        bool is_to_go_on = false;
+        service_->throw_failure();
+        bool is_left = false;
         for (unsigned block = 0; block < nr_blocks; block++) {
             const detail::Left left = launch_.states[block].left;
             if (left == detail::Left::forced) {
                 return false;
             }
-            is_to_go_on |= left != detail::Left::finished;
+            is_left |= left != detail::Left::finished;
         }
-        return is_to_go_on;
+        if (is_left) {
+            service_->wait_for_answer();
+        }
+        return is_left;
     }
 
     static constexpr unsigned look_us = 20;
@@ -165,6 +199,9 @@ class HostLoop
     pid_t process_;
     int device_ = 0;
     std::shared_ptr<detail::Word> word_;
+    std::unique_ptr<detail::Service> service_;
+    std::atomic<bool> is_running_{false};
+    std::atomic<unsigned long long> nr_kernels_{0};
     cudaStream_t stream_ = nullptr;
     cudaEvent_t ended_ = nullptr;
     detail::DeviceMemory on_device_;

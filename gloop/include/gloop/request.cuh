@@ -63,6 +63,7 @@ __device__ void DeviceLoop<Where>::request(detail::Line line, const char *name,
         place_.ready |= 1u << number;
         return;
     }
+    __syncthreads(); /* no thread still writes what goes out, or reads where something comes in */
     const bool is_outward = line.call == detail::Call::write || line.call == detail::Call::send;
     const std::uint32_t page = is_outward && line.bytes <= detail::page_bytes ? take_page() : 0;
     if (page) {
