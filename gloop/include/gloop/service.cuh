@@ -123,14 +123,15 @@ class Service
         constexpr timespec nap = {0, 50 * 1000};
         Clock::time_point last = Clock::now();
         while (!is_ending_) {
-            bool is_running = is_running_;
-            {
+            bool is_running;
+            { /* The bell is emptied first: whoever rings from now on ends the sleep below. */
                 const std::lock_guard<std::mutex> lock(looking_);
+                sockets_.look([this](Job &&job, std::int64_t result) { end_of_socket(std::move(job), result); });
+                is_running = is_running_;
+                serve_handed();
                 if (look_at_blocks()) {
                     last = Clock::now();
                 }
-                serve_handed();
-                sockets_.look([this](Job &&job, std::int64_t result) { end_of_socket(std::move(job), result); });
             }
             if (!is_running) {
                 sockets_.sleep(nullptr);
