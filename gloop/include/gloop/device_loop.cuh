@@ -200,8 +200,8 @@ template <class Where = Shared> class DeviceLoop
             detail::put(slot.closure, callback);
         }
 #ifdef GLOOP_CHECK
-        detail::compare(launch_->failure, slot.callback, reinterpret_cast<void *>(run), slot.closure, callback, file,
-                        line);
+        detail::compare(launch_->failure, slot.callback, reinterpret_cast<void *>(run), slot.closure, callback, caller,
+                        caller_line);
 #endif
     }
 

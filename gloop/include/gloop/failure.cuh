@@ -5,9 +5,9 @@
 #include "wire.cuh"
 
 #ifdef GLOOP_CHECK
-#define GLOOP_WHERE       , const char *file = __builtin_FILE(), int line = __builtin_LINE()
-#define GLOOP_WHERE_AGAIN , const char *file, int line
-#define GLOOP_HERE        , file, line
+#define GLOOP_WHERE       , const char *caller = __builtin_FILE(), int caller_line = __builtin_LINE()
+#define GLOOP_WHERE_AGAIN , const char *caller, int caller_line
+#define GLOOP_HERE        , caller, caller_line
 #else
 #define GLOOP_WHERE_AGAIN
 #define GLOOP_WHERE

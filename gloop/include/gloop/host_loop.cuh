@@ -69,6 +69,11 @@ class HostLoop
     template <class Where = Shared, class Entry>
     void launchWithSharedMemory(dim3 blocks, dim3 threads, std::size_t bytes, const Entry &entry)
     {
+        if (getpid() != process_) {
+            throw Error("gloop: a host loop of process " + std::to_string(process_) + " does not work in its child " +
+                        std::to_string(getpid()) +
+                        ": CUDA does not survive fork; make one there before CUDA is used here");
+        }
         const auto kernel = &detail::event_loops<Where, Entry>;
         const detail::Fit fit = detail::fit_of(reinterpret_cast<const void *>(kernel), device_, blocks, threads, bytes);
         detail::Launch launch = prepare(fit, blocks, threads);
@@ -92,11 +97,6 @@ class HostLoop
   private:
     detail::Launch prepare(const detail::Fit &fit, dim3 blocks, dim3 threads)
     {
-        if (getpid() != process_) {
-            throw Error("gloop: a host loop of process " + std::to_string(process_) + " does not work in its child " +
-                        std::to_string(getpid()) +
-                        ": CUDA does not survive fork; make one there before CUDA is used here");
-        }
         detail::Launch launch = {};
         launch.kept_bytes = (fit.shared_bytes + 7) / 8 * 8;
         launch.own_bytes = (options_.per_thread_bytes + 15) / 16 * 16;
@@ -168,12 +168,16 @@ class HostLoop
 
     bool is_left_after_kernel(unsigned nr_blocks)
     {
-        detail::check(cudaGetLastError(), "the launch of a kernel");
-        detail::check(cudaEventRecord(ended_, stream_), "the end of a kernel");
-        const cudaError_t result = cudaEventSynchronize(ended_);
+        cudaError_t result = cudaGetLastError();
+        if (result == cudaSuccess) {
+            result = cudaEventRecord(ended_, stream_);
+        }
+        if (result == cudaSuccess) {
+            result = cudaEventSynchronize(ended_);
+        }
         set_running(false);
         const detail::Failure &failure = *launch_.failure;
-        if (result != cudaSuccess && failure.is_set) {
+        if (failure.is_set) {
             throw Error(std::string("gloop: ") + failure.text +
                         (failure.line ? std::string(", ") + failure.file + ":" + std::to_string(failure.line) : ""));
         }
