@@ -1,33 +1,63 @@
-/* What a callback may be, and how one lies in a slot: a function pointer and the closure's bytes. */
-#ifndef GLOOP_CALLBACK_CUH
-#define GLOOP_CALLBACK_CUH
+/* What a callback may be, how one lies in a slot, and how a block ends the kernel with a message. */
+#pragma once
 
 #include <new>
 #include <type_traits>
 
 #include "wire.cuh"
 
-namespace gloop
-{
-namespace detail
+#ifdef GLOOP_CHECK /* who calls, for what is told of a mistake */
+#define GLOOP_WHERE       , const char *caller = __builtin_FILE(), int caller_line = __builtin_LINE()
+#define GLOOP_WHERE_AGAIN , const char *caller, int caller_line
+#define GLOOP_HERE        , caller, caller_line
+#else
+#define GLOOP_WHERE
+#define GLOOP_WHERE_AGAIN
+#define GLOOP_HERE
+#endif
+
+namespace gloop::detail
 {
 
-template <class Callback> __device__ __forceinline__ void check_callback()
+__device__ inline void copy_text(char *target, std::size_t bytes, const char *text)
 {
-    static_assert(std::is_trivially_copyable<Callback>::value,
-                  "a callback captures only what may be copied byte by byte");
+    std::size_t length = 0;
+    for (; length + 1 < bytes && text[length]; length++) {
+        target[length] = text[length];
+    }
+    target[length] = 0;
+}
+
+/* By any thread: one that ends here has written all of it before, so it does not matter who else does. */
+__device__ inline void fail(Failure *failure, const char *text, const char *file = "", int line = 0)
+{
+    copy_text(failure->text, sizeof(failure->text), text);
+    copy_text(failure->file, sizeof(failure->file), file);
+    failure->line = line;
+    __threadfence_system();
+    *static_cast<volatile std::uint32_t *>(&failure->is_set) = 1;
+    __threadfence_system();
+    __trap();
+}
+
+template <class Callback> __device__ void put(unsigned char *place, const Callback &callback)
+{
+    static_assert(std::is_trivially_copyable_v<Callback>, "a callback captures only what may be copied byte by byte");
     static_assert(sizeof(Callback) <= closure_bytes,
                   "a callback captures at most 384 bytes: capture a pointer to more");
-    static_assert(alignof(Callback) <= alignof(Slot),
-                  "a callback captures nothing that is aligned to more than 16 bytes");
+    static_assert(alignof(Callback) <= 16, "a callback captures nothing that is aligned to more than 16 bytes");
+#ifdef GLOOP_CHECK
+    memset(place, 0, sizeof(Callback));
+#endif
+    new (place) Callback(callback);
 }
 
 /*
- * What a slot points at, by kind. Each thread copies the closure, so that its values live in registers while it runs.
- * A pointer taken on the device is good for all launches of the same module, and a suspended block goes on in the same
+ * What a slot points at, by kind. Each thread copies the closure, so that its values live in registers while it runs. A
+ * pointer taken on the device is good for all launches of the same module, and a suspended block goes on in the same
  * kernel.
  */
-template <class Loop> using Entry = void (*)(Loop *, const Slot &);
+template <class Loop> using Run = void (*)(Loop *, const Slot &);
 
 template <class Loop, class Callback> __device__ void run_task(Loop *loop, const Slot &slot)
 {
@@ -48,12 +78,23 @@ template <class Loop, class Callback> __device__ void run_own(Loop *loop, const 
     callback(loop);
 }
 
-template <class Callback> __device__ __forceinline__ void put(void *place, const Callback &callback)
+#ifdef GLOOP_CHECK
+/* By all threads, after the first one stored what it posts. Bytes between values are zero on both sides. */
+template <class Callback>
+__device__ void compare(Failure *failure, const Slot &slot, void *run, const Callback &callback GLOOP_WHERE_AGAIN)
 {
-    new (place) Callback(callback);
+    alignas(16) unsigned char bytes[sizeof(Callback)];
+    put(bytes, callback);
+    __syncthreads();
+    bool is_same = slot.callback == run;
+    for (std::size_t byte = 0; is_same && byte < sizeof(bytes); byte++) {
+        is_same = bytes[byte] == slot.closure[byte];
+    }
+    if (!is_same) {
+        fail(failure, "threads of a block post different callbacks, or capture different values" GLOOP_HERE);
+    }
+    __syncthreads();
 }
-
-} // namespace detail
-} // namespace gloop
-
 #endif
+
+} // namespace gloop::detail

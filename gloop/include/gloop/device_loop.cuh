@@ -9,33 +9,22 @@
  * Wrong when: a program calls from some threads of a block only. -DGLOOP_CHECK finds what differs, but not who is
  * missing.
  */
-#ifndef GLOOP_DEVICE_LOOP_CUH
-#define GLOOP_DEVICE_LOOP_CUH
+#pragma once
 
 #include <cuda/atomic>
 
 #include "callback.cuh"
-#include "check.cuh"
-#include "failure.cuh"
-#include "wire.cuh"
 
-namespace gloop
-{
-namespace detail
+namespace gloop::detail
 {
 
-/* What all threads of a block see, in shared memory in any case. */
-struct Board {
+/* What all threads of a block see, in shared memory. */
+template <class Where> struct Slots {
     std::uint64_t told[2];
 };
-
-template <class Where> struct Slots;
 template <> struct Slots<Shared> {
-    Board board;
+    std::uint64_t told[2];
     Slot near[2];
-};
-template <> struct Slots<Global> {
-    Board board;
 };
 
 __device__ __forceinline__ bool is_first_thread()
@@ -66,15 +55,13 @@ __device__ inline void copy_words(void *target, const void *source, std::size_t 
     }
 }
 
-} // namespace detail
-
-template <class Where = Shared> class DeviceLoop
+template <class Where> class DeviceLoop
 {
   public:
     /* Calls `callback(loop)` at a later point. */
     template <class Callback> __device__ void postTask(const Callback &callback GLOOP_WHERE)
     {
-        post(take_low(), &detail::run_task<DeviceLoop, Callback>, callback GLOOP_HERE);
+        post(callback GLOOP_HERE);
     }
 
     /*
@@ -90,14 +77,13 @@ template <class Where = Shared> class DeviceLoop
         if (orders_ == 0 && place_.ready == 0) {
             return false;
         }
-        post(take_low(), &detail::run_task<DeviceLoop, Callback>, callback GLOOP_HERE);
+        post(callback GLOOP_HERE);
         return true;
     }
 
     /* Each thread gets back what it captured itself. Options::per_thread_bytes says how much that may be. */
     template <class Callback> __device__ void postTaskPerThread(const Callback &callback)
     {
-        detail::check_callback<Callback>();
         if (sizeof(Callback) > launch_->own_bytes) {
             fail_all("postTaskPerThread captures more than Options::per_thread_bytes");
         }
@@ -107,10 +93,10 @@ template <class Where = Shared> class DeviceLoop
         const unsigned own = __ffs(static_cast<int>(place_.own_free)) - 1;
         place_.own_free &= ~(1u << own);
         const unsigned number = take_low();
-        detail::put(own_place(own), callback);
-        if (detail::is_first_thread()) {
-            detail::Slot &slot = slot_at(number);
-            slot.callback = reinterpret_cast<void *>(&detail::run_own<DeviceLoop, Callback>);
+        put(own_place(own), callback);
+        if (is_first_thread()) {
+            Slot &slot = slot_at(number);
+            slot.callback = reinterpret_cast<void *>(&run_own<DeviceLoop, Callback>);
             slot.own = own;
         }
         place_.ready |= 1u << number;
@@ -129,17 +115,14 @@ template <class Where = Shared> class DeviceLoop
     {
         const std::uint32_t *grid = launch_->logical;
         const std::uint32_t row = place_.logical / grid[0];
-        return make_uint3(place_.logical % grid[0], row % grid[1], row / grid[1]);
+        return {place_.logical % grid[0], row % grid[1], row / grid[1]};
     }
 
-    __device__ uint3 logicalGridDim() const
-    {
-        return make_uint3(launch_->logical[0], launch_->logical[1], launch_->logical[2]);
-    }
+    __device__ uint3 logicalGridDim() const { return {launch_->logical[0], launch_->logical[1], launch_->logical[2]}; }
 
     /* For fs.cuh and net.cuh. The line's answer reaches `callback(loop, result)`. */
     template <class Callback>
-    __device__ void request(detail::Line line, const char *name, const Callback &callback GLOOP_WHERE);
+    __device__ void request(Line line, const char *name, const Callback &callback GLOOP_WHERE);
 
     /* For callback.cuh: where this thread's closure of postTaskPerThread lies, which is copied at once. */
     __device__ const unsigned char *leave_own_place(unsigned own)
@@ -148,7 +131,7 @@ template <class Where = Shared> class DeviceLoop
         return own_place(own);
     }
 
-    __device__ DeviceLoop(const detail::Launch &launch, detail::Slots<Where> &slots)
+    __device__ DeviceLoop(const Launch &launch, Slots<Where> &slots)
         : launch_(&launch), slots_(&slots), context_(&launch.contexts[blockIdx.x])
     {
     }
@@ -161,23 +144,25 @@ template <class Where = Shared> class DeviceLoop
 
     __device__ unsigned char *own_place(unsigned own) const
     {
-        const std::size_t place = (std::size_t(blockIdx.x) * detail::own_places + own) * detail::nr_threads();
-        return launch_->own + (place + detail::thread_rank()) * launch_->own_bytes;
+        const std::size_t place = (std::size_t(blockIdx.x) * own_places + own) * nr_threads();
+        return launch_->own + (place + thread_rank()) * launch_->own_bytes;
     }
 
-    __device__ detail::Slot &slot_at(unsigned number) const
+    __device__ unsigned char *page_at(std::uint32_t page) const
     {
-        if constexpr (std::is_same<Where, Shared>::value) {
-            if (number < 2) {
-                return slots_->near[number];
-            }
+        return launch_->pages + (2 * blockIdx.x + (page == page_out)) * launch_->page_bytes;
+    }
+
+    __device__ Slot &slot_at(unsigned number) const
+    {
+        if constexpr (std::is_same_v<Where, Shared>) {
+            return number < 2 ? slots_->near[number] : context_->slots[number];
         }
         return context_->slots[number];
     }
 
-    /* Tasks from below, where slots are near; requests, which take long anyway, from above. */
+    /* Tasks take slots from below, where they are near; requests, which are long anyway, from above. */
     __device__ unsigned take_low() { return take(__ffs(static_cast<int>(place_.free)) - 1); }
-    __device__ unsigned take_high() { return take(31 - __clz(static_cast<int>(place_.free))); }
     __device__ unsigned take(int number)
     {
         if (place_.free == 0) {
@@ -188,35 +173,30 @@ template <class Where = Shared> class DeviceLoop
     }
 
     template <class Callback>
-    __device__ void store(unsigned number, detail::Entry<DeviceLoop> run, const Callback &callback GLOOP_WHERE)
+    __device__ void store(unsigned number, Run<DeviceLoop> run, const Callback &callback GLOOP_WHERE_AGAIN)
     {
-        detail::check_callback<Callback>();
-        detail::Slot &slot = slot_at(number);
-        if (detail::is_first_thread()) {
+        Slot &slot = slot_at(number);
+        if (is_first_thread()) {
             slot.callback = reinterpret_cast<void *>(run);
-#ifdef GLOOP_CHECK
-            memset(slot.closure, 0, sizeof(Callback));
-#endif
-            detail::put(slot.closure, callback);
+            put(slot.closure, callback);
         }
 #ifdef GLOOP_CHECK
-        detail::compare(launch_->failure, slot.callback, reinterpret_cast<void *>(run), slot.closure, callback, caller,
-                        caller_line);
+        compare(launch_->failure, slot, reinterpret_cast<void *>(run), callback GLOOP_HERE);
 #endif
     }
 
-    template <class Callback>
-    __device__ void post(unsigned number, detail::Entry<DeviceLoop> run, const Callback &callback GLOOP_WHERE)
+    template <class Callback> __device__ void post(const Callback &callback GLOOP_WHERE_AGAIN)
     {
-        store(number, run, callback GLOOP_HERE);
+        const unsigned number = take_low();
+        store(number, &run_task<DeviceLoop, Callback>, callback GLOOP_HERE);
         place_.ready |= 1u << number;
     }
 
     /* By all threads: the first one's value for everybody. Two places in turn, so that one barrier is enough. */
     __device__ std::uint64_t tell(std::uint64_t value)
     {
-        std::uint64_t &told = slots_->board.told[turn_ ^= 1];
-        if (detail::is_first_thread()) {
+        std::uint64_t &told = slots_->told[turn_ ^= 1];
+        if (is_first_thread()) {
             told = value;
         }
         __syncthreads();
@@ -225,18 +205,16 @@ template <class Where = Shared> class DeviceLoop
 
     __device__ void fail_all(const char *text)
     {
-        if (detail::is_first_thread()) {
-            detail::fail(launch_->failure, text);
+        if (is_first_thread()) {
+            fail(launch_->failure, text);
         }
         __syncthreads();
     }
 
-    /* Whether the first thread wants all to look; the others do not know. Clocks of two multiprocessors are never
-     * compared. */
+    /* Whether the first thread wants all to look; the others do not know. No two clocks are ever compared. */
     __device__ bool is_time()
     {
-        return detail::is_first_thread() &&
-               (--points_left_ == 0 || std::uint64_t(clock64()) - looked_ > launch_->look_cycles);
+        return is_first_thread() && (--points_left_ == 0 || std::uint64_t(clock64()) - looked_ > launch_->look_cycles);
     }
 
     __device__ void begin_fresh();
@@ -246,18 +224,15 @@ template <class Where = Shared> class DeviceLoop
     __device__ void look();
     __device__ void wait();
     __device__ bool is_idle_end(bool *is_counted, std::uint64_t since);
-    __device__ void leave(detail::Left left);
+    __device__ void leave(Left left);
     __device__ void move_kept(bool is_saved);
     __device__ std::uint64_t answers_of_now();
     __device__ void collect(std::uint64_t told);
-    __device__ void take_answer(unsigned number);
-    __device__ std::uint32_t take_page();
-    __device__ void publish();
 
-    const detail::Launch *launch_;
-    detail::Slots<Where> *slots_;
-    detail::Context *context_;
-    detail::Place place_;
+    const Launch *launch_;
+    Slots<Where> *slots_;
+    Context *context_;
+    Place place_;
     std::uint32_t orders_ = 0;  /* why to leave, the same in all threads */
     std::uint32_t running_ = 0; /* the slot whose callback runs, as a bit */
     std::uint32_t turn_ = 0;
@@ -265,6 +240,9 @@ template <class Where = Shared> class DeviceLoop
     std::uint64_t looked_ = 0; /* the first thread's clock */
 };
 
-} // namespace gloop
+} // namespace gloop::detail
 
-#endif
+namespace gloop
+{
+template <class Where = Shared> using DeviceLoop = detail::DeviceLoop<Where>;
+}

@@ -1,16 +1,12 @@
 /* How many blocks of a kernel are on the device at once; if none, because of which resource. */
-#ifndef GLOOP_FIT_CUH
-#define GLOOP_FIT_CUH
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <cuda_runtime.h>
 
-#include "error.cuh"
+#include "options.cuh"
 
-namespace gloop
-{
-namespace detail
+namespace gloop::detail
 {
 
 struct Fit {
@@ -69,7 +65,4 @@ inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, std
     return {unsigned(std::min(nr_logical, nr_resident)), all_shared, cycles_per_us};
 }
 
-} // namespace detail
-} // namespace gloop
-
-#endif
+} // namespace gloop::detail

@@ -7,11 +7,8 @@
  *
  * nvcc -std=c++17 --extended-lambda -arch=sm_75 or newer. Everything else: docs/gloop.md.
  */
-#ifndef GLOOP_GLOOP_CUH
-#define GLOOP_GLOOP_CUH
+#pragma once
 
 #include "fs.cuh"
 #include "host_loop.cuh"
 #include "net.cuh"
-
-#endif

@@ -2,14 +2,9 @@
  * The host loop: launches a kernel of event loops, and launches it again for as long as blocks have left with work. In
  * between, when all they wait for is an answer, no kernel is on the device.
  */
-#ifndef GLOOP_HOST_LOOP_CUH
-#define GLOOP_HOST_LOOP_CUH
-
-#include <unistd.h>
+#pragma once
 
 #include "fit.cuh"
-#include "memory.cuh"
-#include "options.cuh"
 #include "request.cuh"
 #include "run.cuh"
 #include "service.cuh"
@@ -28,6 +23,42 @@ __global__ void event_loops(const __grid_constant__ Launch launch, const __grid_
     loop.run(entry);
 }
 
+/* All that a host loop has, so that a forked child may leave it alone. */
+struct Parts {
+    explicit Parts(const Options &options, int device) : word(word_of(device)), service(options, device)
+    {
+        check(cudaStreamCreate(&stream), "a stream");
+        check(cudaEventCreateWithFlags(&ended, cudaEventBlockingSync | cudaEventDisableTiming), "an event");
+    }
+    ~Parts()
+    {
+        cudaEventDestroy(ended);
+        cudaStreamDestroy(stream);
+    }
+
+    std::shared_ptr<std::uint32_t> word;
+    Service service;
+    cudaStream_t stream = nullptr;
+    cudaEvent_t ended = nullptr;
+    Memory on_device, pinned; /* of launches; one serves again where it is large enough */
+    std::size_t on_device_bytes = 0, pinned_bytes = 0;
+};
+
+/* Cuts arrays out of memory that is made when what is there is too small. */
+template <class Cut> void make_arrays(Memory &memory, std::size_t &bytes, bool is_pinned, const Cut &cut)
+{
+    Cutter counted;
+    cut(counted);
+    if (counted.bytes > bytes) {
+        memory.reset();
+        bytes = 0;
+        memory = make_memory(counted.bytes, is_pinned);
+        bytes = counted.bytes;
+    }
+    Cutter cutter = {memory.get()};
+    cut(cutter);
+}
+
 } // namespace detail
 
 class HostLoop
@@ -36,26 +67,15 @@ class HostLoop
     explicit HostLoop(const Options &options = Options()) : options_(options), process_(getpid())
     {
         detail::check(cudaGetDevice(&device_), "the device");
-        word_ = detail::Word::of_device(device_);
-        service_ = std::make_unique<detail::Service>(options, device_);
-        detail::check(cudaStreamCreate(&stream_), "a stream");
-        detail::check(cudaEventCreateWithFlags(&ended_, cudaEventBlockingSync | cudaEventDisableTiming), "an event");
+        parts_ = std::make_unique<detail::Parts>(options, device_);
     }
 
     ~HostLoop()
     {
-        if (getpid() != process_) { /* nothing of all this is a forked child's, threads least of all */
-            service_.release();
-            on_device_.release();
-            pinned_.release();
-            return;
+        if (getpid() != process_) {
+            (void)parts_.release(); /* threads and contexts are not a child's */
         }
-        cudaEventDestroy(ended_);
-        cudaStreamDestroy(stream_);
     }
-
-    HostLoop(const HostLoop &) = delete;
-    HostLoop &operator=(const HostLoop &) = delete;
 
     /*
      * Calls `entry(loop)` in each logical block, and returns when all callbacks have run. `Where` is the entry's:
@@ -77,12 +97,12 @@ class HostLoop
         const auto kernel = &detail::event_loops<Where, Entry>;
         const detail::Fit fit = detail::fit_of(reinterpret_cast<const void *>(kernel), device_, blocks, threads, bytes);
         detail::Launch launch = prepare(fit, blocks, threads);
-        service_->begin(launch, fit.nr_blocks);
+        parts_->service.begin(launch, fit.nr_blocks);
         try {
             for (bool is_left = true; is_left; launch.is_resumed = 1) {
-                begin_kernel();
-                kernel<<<fit.nr_blocks, threads, bytes, stream_>>>(launch, entry);
-                is_left = is_left_after_kernel(fit.nr_blocks);
+                begin_kernel(launch);
+                kernel<<<fit.nr_blocks, threads, bytes, parts_->stream>>>(launch, entry);
+                is_left = is_left_after_kernel(launch, fit.nr_blocks);
             }
         } catch (...) {
             end();
@@ -92,128 +112,99 @@ class HostLoop
     }
 
     /* May be asked from any thread. */
-    Statistics statistics() const { return {nr_kernels_, service_->nr_requests(), service_->nr_hits(), is_running_}; }
+    Statistics statistics() const
+    {
+        const detail::Service &service = parts_->service;
+        return {nr_kernels_, service.nr_requests(), service.nr_hits(), service.is_running()};
+    }
 
   private:
+    static constexpr unsigned look_us = 20;
+    static constexpr std::size_t pages_bytes = 64 * 1024 * 1024; /* pinned, at most: of many blocks pages are smaller */
+
     detail::Launch prepare(const detail::Fit &fit, dim3 blocks, dim3 threads)
     {
+        const std::size_t nr_blocks = fit.nr_blocks, nr_slots = nr_blocks * detail::slots_per_block;
         detail::Launch launch = {};
         launch.kept_bytes = (fit.shared_bytes + 7) / 8 * 8;
+        launch.page_bytes = std::min(detail::page_bytes, pages_bytes / (2 * nr_blocks) / 4096 * 4096);
         launch.own_bytes = (options_.per_thread_bytes + 15) / 16 * 16;
-        const std::size_t nr_own = launch.own_bytes * detail::own_places * threads.x * threads.y * threads.z;
-        const auto on_device = [&](detail::Cutter cutter) {
-            launch.control = cutter.cut<detail::Control>(1);
-            launch.contexts = cutter.cut<detail::Context>(fit.nr_blocks);
-            launch.kept = cutter.cut<unsigned char>(fit.nr_blocks * launch.kept_bytes);
-            launch.own = cutter.cut<unsigned char>(fit.nr_blocks * nr_own);
-            return cutter.bytes();
-        };
-        const auto pinned = [&](detail::Cutter cutter) {
-            launch.failure = cutter.cut<detail::Failure>(1);
-            launch.asked = cutter.cut<detail::Asked>(fit.nr_blocks);
-            launch.states = cutter.cut<detail::State>(fit.nr_blocks);
-            launch.answers = cutter.cut<detail::Answers>(fit.nr_blocks);
-            launch.lines = cutter.cut<detail::Line>(fit.nr_blocks * detail::slots_per_block);
-            launch.names = cutter.cut<char>(fit.nr_blocks * detail::slots_per_block * detail::name_bytes);
-            return cutter.bytes();
-        };
-        grow(&on_device_, &on_device_bytes_, on_device(detail::Cutter()), detail::make_device_memory);
-        grow(&pinned_, &pinned_bytes_, pinned(detail::Cutter()), detail::make_pinned_memory);
-        on_device(detail::Cutter(on_device_.get()));
-        pinned(detail::Cutter(pinned_.get()));
-        std::memset(pinned_.get(), 0, reinterpret_cast<unsigned char *>(launch.lines) - pinned_.get());
-        detail::check(cudaMemsetAsync(launch.control, 0, sizeof(detail::Control), stream_), "the control of a launch");
-        launch.give_way = word_->address();
+        const std::size_t nr_own = nr_blocks * detail::own_places * threads.x * threads.y * threads.z;
+        detail::make_arrays(parts_->on_device, parts_->on_device_bytes, false, [&](detail::Cutter &cutter) {
+            cutter.cut(launch.control, 1);
+            cutter.cut(launch.contexts, nr_blocks);
+            cutter.cut(launch.kept, nr_blocks * launch.kept_bytes);
+            cutter.cut(launch.own, nr_own * launch.own_bytes);
+        });
+        detail::make_arrays(parts_->pinned, parts_->pinned_bytes, true, [&](detail::Cutter &cutter) {
+            cutter.cut(launch.failure, 1);
+            cutter.cut(launch.asked, nr_blocks);
+            cutter.cut(launch.states, nr_blocks);
+            cutter.cut(launch.answers, nr_blocks);
+            cutter.cut(launch.lines, nr_slots);
+            cutter.cut(launch.names, nr_slots * detail::name_bytes);
+            cutter.cut(launch.pages, nr_blocks * 2 * launch.page_bytes);
+        });
+        std::memset(parts_->pinned.get(), 0, reinterpret_cast<unsigned char *>(launch.lines) - parts_->pinned.get());
+        detail::check(cudaMemsetAsync(launch.control, 0, sizeof(detail::Control), parts_->stream),
+                      "the control of a launch");
+        launch.give_way = parts_->word.get();
         launch.look_cycles = fit.cycles_per_us * look_us;
         launch.idle_cycles = fit.cycles_per_us * options_.idle_us;
-        launch.pages = service_->pages_to_write();
         launch.logical[0] = blocks.x;
         launch.logical[1] = blocks.y;
         launch.logical[2] = blocks.z;
         launch.points = options_.points;
-        launch_ = launch;
         return launch;
     }
 
-    template <class Memory, class Make>
-    static void grow(Memory *memory, std::size_t *bytes, std::size_t wanted, const Make &make)
-    {
-        if (wanted > *bytes) {
-            memory->reset();
-            *bytes = 0;
-            *memory = make(wanted);
-            *bytes = wanted;
-        }
-    }
-
-    void begin_kernel()
+    void begin_kernel(const detail::Launch &launch)
     {
         const std::size_t of_one_kernel = offsetof(detail::Control, next);
-        detail::check(cudaMemsetAsync(launch_.control, 0, of_one_kernel, stream_), "the control of a kernel");
-        set_running(true);
+        detail::check(cudaMemsetAsync(launch.control, 0, of_one_kernel, parts_->stream), "the control of a kernel");
+        parts_->service.set_running(true);
         nr_kernels_++;
     }
 
-    void set_running(bool is_running)
+    bool is_left_after_kernel(const detail::Launch &launch, unsigned nr_blocks)
     {
-        is_running_ = is_running;
-        service_->set_running(is_running);
+        cudaError_t result = cudaGetLastError();
+        if (result == cudaSuccess) {
+            result = cudaEventRecord(parts_->ended, parts_->stream);
+        }
+        if (result == cudaSuccess) {
+            result = cudaEventSynchronize(parts_->ended);
+        }
+        parts_->service.set_running(false);
+        const detail::Failure &failure = *launch.failure;
+        if (failure.is_set) {
+            const std::string place =
+                failure.line ? std::string(", ") + failure.file + ":" + std::to_string(failure.line) : "";
+            throw Error(std::string("gloop: ") + failure.text + place);
+        }
+        detail::check(result, "a kernel");
+        bool is_left = false, is_forced = false;
+        for (unsigned block = 0; block < nr_blocks; block++) {
+            is_left = is_left || launch.states[block].left != detail::Left::finished;
+            is_forced = is_forced || launch.states[block].left == detail::Left::forced;
+        }
+        if (is_left) {
+            parts_->service.wait_for_answer(is_forced);
+        }
+        return is_left && !is_forced;
     }
 
     void end()
     {
-        set_running(false);
-        service_->finish();
+        parts_->service.set_running(false);
+        parts_->service.finish();
     }
-
-    bool is_left_after_kernel(unsigned nr_blocks)
-    {
-        cudaError_t result = cudaGetLastError();
-        if (result == cudaSuccess) {
-            result = cudaEventRecord(ended_, stream_);
-        }
-        if (result == cudaSuccess) {
-            result = cudaEventSynchronize(ended_);
-        }
-        set_running(false);
-        const detail::Failure &failure = *launch_.failure;
-        if (failure.is_set) {
-            throw Error(std::string("gloop: ") + failure.text +
-                        (failure.line ? std::string(", ") + failure.file + ":" + std::to_string(failure.line) : ""));
-        }
-        detail::check(result, "a kernel");
-        service_->throw_failure();
-        bool is_left = false;
-        for (unsigned block = 0; block < nr_blocks; block++) {
-            const detail::Left left = launch_.states[block].left;
-            if (left == detail::Left::forced) {
-                return false;
-            }
-            is_left |= left != detail::Left::finished;
-        }
-        if (is_left) {
-            service_->wait_for_answer();
-        }
-        return is_left;
-    }
-
-    static constexpr unsigned look_us = 20;
 
     Options options_;
     pid_t process_;
     int device_ = 0;
-    std::shared_ptr<detail::Word> word_;
-    std::unique_ptr<detail::Service> service_;
-    std::atomic<bool> is_running_{false};
+    std::unique_ptr<detail::Parts> parts_;
     std::atomic<unsigned long long> nr_kernels_{0};
-    cudaStream_t stream_ = nullptr;
-    cudaEvent_t ended_ = nullptr;
-    detail::DeviceMemory on_device_;
-    detail::PinnedMemory pinned_;
-    std::size_t on_device_bytes_ = 0, pinned_bytes_ = 0;
-    detail::Launch launch_ = {};
 };
 
 } // namespace gloop
-
-#endif

@@ -1,62 +1,72 @@
-/* Memory of a host loop. It is made before a kernel begins, as making it may wait for the kernel's end. */
-#ifndef GLOOP_MEMORY_CUH
-#define GLOOP_MEMORY_CUH
+/*
+ * Memory of a host loop, and a thread's own way of copying. Memory is made before a kernel begins, as making it may
+ * wait for the kernel's end.
+ */
+#pragma once
 
-#include <cstddef>
 #include <memory>
 
-#include "error.cuh"
+#include "options.cuh"
 
-namespace gloop
-{
-namespace detail
+namespace gloop::detail
 {
 
-struct FreeDevice {
-    void operator()(unsigned char *pointer) const { cudaFree(pointer); }
-};
-struct FreePinned {
-    void operator()(unsigned char *pointer) const { cudaFreeHost(pointer); }
-};
-using DeviceMemory = std::unique_ptr<unsigned char, FreeDevice>;
-using PinnedMemory = std::unique_ptr<unsigned char, FreePinned>;
+using Memory = std::shared_ptr<unsigned char>;
 
-inline DeviceMemory make_device_memory(std::size_t bytes)
+/* Pinned memory is at one address on both sides, as everywhere with 64 bits. */
+inline Memory make_memory(std::size_t bytes, bool is_pinned)
 {
     void *pointer = nullptr;
-    check(cudaMalloc(&pointer, bytes), std::to_string(bytes) + " bytes of device memory");
-    return DeviceMemory(static_cast<unsigned char *>(pointer));
-}
-
-/* At one address on both sides, as everywhere with 64 bits. */
-inline PinnedMemory make_pinned_memory(std::size_t bytes)
-{
-    void *pointer = nullptr;
-    check(cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
-          std::to_string(bytes) + " bytes of pinned memory");
-    return PinnedMemory(static_cast<unsigned char *>(pointer));
+    const cudaError_t result = is_pinned ? cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
+                                         : cudaMalloc(&pointer, bytes);
+    check(result, std::to_string(bytes) + (is_pinned ? " bytes of pinned memory" : " bytes of device memory"));
+    return Memory(static_cast<unsigned char *>(pointer), is_pinned ? cudaFreeHost : cudaFree);
 }
 
 /* Cuts one allocation into arrays: without memory it only counts. */
-class Cutter
-{
-  public:
-    explicit Cutter(unsigned char *memory = nullptr) : memory_(memory) {}
+struct Cutter {
+    unsigned char *memory = nullptr;
+    std::size_t bytes = 0;
 
-    template <class Thing> Thing *cut(std::size_t count)
+    template <class Thing> void cut(Thing *&things, std::size_t count)
     {
-        Thing *things = reinterpret_cast<Thing *>(memory_ + bytes_);
-        bytes_ += (count * sizeof(Thing) + 255) / 256 * 256;
-        return things;
+        things = reinterpret_cast<Thing *>(memory + bytes);
+        bytes += (count * sizeof(Thing) + 255) / 256 * 256;
     }
-    std::size_t bytes() const { return bytes_; }
-
-  private:
-    unsigned char *memory_;
-    std::size_t bytes_ = 0;
 };
 
-} // namespace detail
-} // namespace gloop
+class Copier
+{
+  public:
+    static constexpr std::size_t bytes_at_once = 1024 * 1024;
 
-#endif
+    Copier() : staging_(make_memory(bytes_at_once, true))
+    {
+        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream for copies");
+    }
+    ~Copier() { cudaStreamDestroy(stream_); }
+    Copier(const Copier &) = delete;
+    Copier &operator=(const Copier &) = delete;
+
+    unsigned char *staging() const { return staging_.get(); }
+    void to_device(std::uint64_t target, std::size_t bytes)
+    {
+        copy(reinterpret_cast<void *>(target), staging(), bytes);
+    }
+    void from_device(std::uint64_t source, std::size_t bytes)
+    {
+        copy(staging(), reinterpret_cast<void *>(source), bytes);
+    }
+
+  private:
+    void copy(void *target, const void *source, std::size_t bytes)
+    {
+        check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream_), "a copy between host and device");
+        check(cudaStreamSynchronize(stream_), "a copy between host and device");
+    }
+
+    Memory staging_;
+    cudaStream_t stream_ = nullptr;
+};
+
+} // namespace gloop::detail

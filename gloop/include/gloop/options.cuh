@@ -1,15 +1,20 @@
-/* What a program may choose, and what it is told. */
-#ifndef GLOOP_OPTIONS_CUH
-#define GLOOP_OPTIONS_CUH
+/* What a program may choose, what it is told, and what host.launch throws. */
+#pragma once
 
 #include <cstdlib>
 #include <cstring>
+#include <cuda_runtime.h>
+#include <stdexcept>
+#include <string>
 
-#include "error.cuh"
 #include "wire.cuh"
 
 namespace gloop
 {
+
+struct Error : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 
 struct Options {
     unsigned idle_us = 50;                      /* all blocks without work for so long end the kernel; 0: never */
@@ -17,7 +22,7 @@ struct Options {
     std::size_t cache_bytes = 16 * 1024 * 1024; /* of device memory, for fs::mmap */
     std::size_t per_thread_bytes = 0;           /* of a closure of postTaskPerThread */
     unsigned points =
-        points_of_environment(); /* after so many of them a block gives way; 0: when it is told to. For tests */
+        points_of_environment(); /* after so many a block gives way, as tests want it; 0: when it is told to */
 
     static unsigned points_of_environment()
     {
@@ -27,10 +32,10 @@ struct Options {
 };
 
 struct Statistics {
-    unsigned long long nr_kernels;  /* launched: one for each launch, and one for each time that it went on */
+    unsigned long long nr_kernels;  /* one for each launch, and one for each time that it went on */
     unsigned long long nr_requests; /* of files and sockets */
     unsigned long long nr_hits;     /* mappings that the page cache had */
-    bool is_running;                /* there is a kernel on the device, or on its way */
+    bool is_running;                /* a kernel is on the device, or on its way */
 };
 
 /* A path or an address as a value, for callbacks that get it from the host. */
@@ -46,6 +51,16 @@ struct Name {
     }
 };
 
-} // namespace gloop
+namespace detail
+{
 
-#endif
+inline void check(cudaError_t result, const std::string &what)
+{
+    if (result != cudaSuccess) {
+        cudaGetLastError(); /* so that the next call does not return it again, where it is not for good */
+        throw Error("gloop: " + what + ": " + cudaGetErrorString(result));
+    }
+}
+
+} // namespace detail
+} // namespace gloop

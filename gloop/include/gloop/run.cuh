@@ -1,10 +1,9 @@
 /* The kernel of an event loop: begin, one callback after another, look, wait, leave. */
-#ifndef GLOOP_RUN_CUH
-#define GLOOP_RUN_CUH
+#pragma once
 
 #include "device_loop.cuh"
 
-namespace gloop
+namespace gloop::detail
 {
 
 template <class Where> template <class Entry> __device__ void DeviceLoop<Where>::run(const Entry &entry)
@@ -23,7 +22,7 @@ template <class Where> template <class Entry> __device__ void DeviceLoop<Where>:
         } else if (begin_logical_block()) {
             entry(this);
         } else {
-            leave(detail::Left::finished);
+            leave(Left::finished);
             return;
         }
         const bool is_time_to_look = __syncthreads_or(is_time());
@@ -34,7 +33,7 @@ template <class Where> template <class Entry> __device__ void DeviceLoop<Where>:
         }
         if (orders_) {
             const bool is_ready = place_.ready || !place_.waiting;
-            leave(orders_ & order_exit ? detail::Left::forced : is_ready ? detail::Left::ready : detail::Left::waiting);
+            leave(orders_ & order_exit ? Left::forced : is_ready ? Left::ready : Left::waiting);
             return;
         }
     }
@@ -44,9 +43,9 @@ template <class Where> __device__ void DeviceLoop<Where>::begin_fresh()
 {
     place_ = {};
     place_.free = ~0u;
-    place_.own_free = (1u << detail::own_places) - 1;
+    place_.own_free = (1u << own_places) - 1;
     points_left_ = launch_->points;
-    if (detail::is_first_thread()) {
+    if (is_first_thread()) {
         atomicAdd(&launch_->control->begun, 1);
         looked_ = clock64();
     }
@@ -60,8 +59,8 @@ template <class Where> __device__ bool DeviceLoop<Where>::begin_again()
     }
     begin_fresh();
     place_ = context_->place;
-    if constexpr (std::is_same<Where, Shared>::value) {
-        detail::copy_words(slots_->near, context_->slots, sizeof(slots_->near));
+    if constexpr (std::is_same_v<Where, Shared>) {
+        copy_words(slots_->near, context_->slots, sizeof(slots_->near));
     }
     move_kept(false);
     __syncthreads();
@@ -75,24 +74,24 @@ template <class Where> __device__ void DeviceLoop<Where>::call_next()
     place_.current = __ffs(static_cast<int>(later ? later : place_.ready)) - 1;
     running_ = 1u << place_.current;
     place_.ready &= ~running_;
-    const detail::Slot &slot = slot_at(place_.current);
-    reinterpret_cast<detail::Entry<DeviceLoop>>(slot.callback)(this, slot);
+    const Slot &slot = slot_at(place_.current);
+    reinterpret_cast<Run<DeviceLoop>>(slot.callback)(this, slot);
 }
 
 template <class Where> __device__ bool DeviceLoop<Where>::begin_logical_block()
 {
     place_.keeps = 0;
     const std::uint32_t *grid = launch_->logical;
-    place_.logical = tell(detail::is_first_thread() ? atomicAdd(&launch_->control->next, 1) : 0);
+    place_.logical = tell(is_first_thread() ? atomicAdd(&launch_->control->next, 1) : 0);
     return place_.logical < grid[0] * grid[1] * grid[2];
 }
 
 template <class Where> __device__ void DeviceLoop<Where>::look()
 {
     std::uint64_t told = 0;
-    if (detail::is_first_thread()) {
+    if (is_first_thread()) {
         looked_ = clock64();
-        const bool is_told = detail::load(launch_->give_way) | detail::load(&launch_->control->stop);
+        const bool is_told = load(launch_->give_way) | load(&launch_->control->stop);
         const bool is_leaving = is_told || (launch_->points && points_left_ == 0);
         told = (place_.waiting ? answers_of_now() : 0) | std::uint64_t(is_leaving ? order_leave : 0) << 32;
     }
@@ -103,12 +102,11 @@ template <class Where> __device__ void DeviceLoop<Where>::look()
 template <class Where> __device__ void DeviceLoop<Where>::wait()
 {
     std::uint64_t told = 0;
-    if (detail::is_first_thread()) {
+    if (is_first_thread()) {
         const std::uint64_t since = clock64();
         bool is_counted = false;
         for (unsigned nap_ns = 64; !(told = answers_of_now()); nap_ns = nap_ns < 1000 ? 2 * nap_ns : 2000) {
-            if (detail::load(launch_->give_way) | detail::load(&launch_->control->stop) ||
-                is_idle_end(&is_counted, since)) {
+            if (load(launch_->give_way) | load(&launch_->control->stop) || is_idle_end(&is_counted, since)) {
                 told = std::uint64_t(order_leave) << 32;
                 break;
             }
@@ -135,23 +133,23 @@ template <class Where> __device__ bool DeviceLoop<Where>::is_idle_end(bool *is_c
         *is_counted = true;
         atomicAdd(&launch_->control->idle, 1);
     }
-    return *is_counted && detail::load(&launch_->control->idle) >= detail::load(&launch_->control->begun);
+    return *is_counted && load(&launch_->control->idle) >= load(&launch_->control->begun);
 }
 
 /* Behind a barrier: no callback runs, and what the first thread wrote into slots is seen. */
-template <class Where> __device__ void DeviceLoop<Where>::leave(detail::Left left)
+template <class Where> __device__ void DeviceLoop<Where>::leave(Left left)
 {
-    if (left == detail::Left::ready || left == detail::Left::waiting) {
-        if constexpr (std::is_same<Where, Shared>::value) {
-            detail::copy_words(context_->slots, slots_->near, sizeof(slots_->near));
+    if (left == Left::ready || left == Left::waiting) {
+        if constexpr (std::is_same_v<Where, Shared>) {
+            copy_words(context_->slots, slots_->near, sizeof(slots_->near));
         }
         move_kept(true);
     }
-    if (detail::is_first_thread()) {
-        place_.is_finished = left == detail::Left::finished;
+    if (is_first_thread()) {
+        place_.is_finished = left == Left::finished;
         context_->place = place_;
         launch_->states[blockIdx.x] = {left, place_.waiting};
-        if (left != detail::Left::finished) {
+        if (left != Left::finished) {
             atomicExch(&launch_->control->stop, 1);
         }
         atomicSub(&launch_->control->begun, 1);
@@ -177,11 +175,11 @@ template <class Where> __device__ void DeviceLoop<Where>::keep(void *pointer, st
     if (number == 0) {
         number = ++place_.keeps;
     }
-    if (number > detail::most_keeps || total > launch_->kept_bytes) {
+    if (number > most_keeps || total > launch_->kept_bytes) {
         fail_all("keep names more than 8 pieces, or more shared memory than the kernel has");
     }
     __syncthreads();
-    if (detail::is_first_thread()) {
+    if (is_first_thread()) {
         context_->keeps[number - 1] = {offset, static_cast<std::uint32_t>(bytes)};
     }
 }
@@ -190,17 +188,15 @@ template <class Where> __device__ void DeviceLoop<Where>::move_kept(bool is_save
 {
     std::uint64_t place = blockIdx.x * launch_->kept_bytes;
     for (std::uint32_t number = 0; number < place_.keeps; number++) {
-        const detail::Keep &keep = context_->keeps[number];
+        const Keep &keep = context_->keeps[number];
         void *shared = __cvta_shared_to_generic(keep.offset);
         if (is_saved) {
-            detail::copy_words(launch_->kept + place, shared, keep.bytes);
+            copy_words(launch_->kept + place, shared, keep.bytes);
         } else {
-            detail::copy_words(shared, launch_->kept + place, keep.bytes);
+            copy_words(shared, launch_->kept + place, keep.bytes);
         }
         place += keep.bytes;
     }
 }
 
-} // namespace gloop
-
-#endif
+} // namespace gloop::detail

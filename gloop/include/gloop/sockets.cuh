@@ -1,8 +1,7 @@
-/* Sockets on the host: jobs that wait for them, in the order in which they came. One thread only. */
-#ifndef GLOOP_SOCKETS_CUH
-#define GLOOP_SOCKETS_CUH
+/* Requests on the host, and sockets with those that wait for them, in the order in which they came. By one thread. */
+#pragma once
 
-#include <deque>
+#include <functional>
 #include <map>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,21 +10,28 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
+#include <vector>
 
-#include "job.cuh"
+#include "files.cuh"
 
-namespace gloop
+namespace gloop::detail
 {
-namespace detail
-{
+
+struct Job {
+    std::size_t place; /* block * slots_per_block + slot */
+    Line line;
+    std::string name;
+    std::vector<unsigned char> data; /* of a socket, without a page: what came, or is to be sent */
+    std::size_t sent = 0;
+
+    unsigned char *bytes() { return line.page ? reinterpret_cast<unsigned char *>(line.page) : data.data(); }
+};
 
 /* A socket for the first address of a name that takes it, or minus errno. May wait for a name server. */
 inline int socket_of(const std::string &name, int port, bool is_listening)
 {
     addrinfo hints = {}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_NUMERICSERV | (is_listening ? AI_PASSIVE : 0);
     if (getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
         return -EADDRNOTAVAIL;
     }
@@ -49,15 +55,15 @@ inline int socket_of(const std::string &name, int port, bool is_listening)
 class Sockets
 {
   public:
-    static constexpr std::int64_t would_wait = -EAGAIN;
+    /* Who is told how a job ended: at once, or from `look`. */
+    using Answer = std::function<void(Job &&, std::int64_t)>;
 
-    Sockets() : epoll_(epoll_create1(EPOLL_CLOEXEC)), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
+    explicit Sockets(Answer answer)
+        : answer_(std::move(answer)), epoll_(epoll_create1(EPOLL_CLOEXEC)),
+          bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
     {
-        epoll_event event = {};
-        event.events = EPOLLIN;
-        event.data.fd = bell_;
-        if (epoll_ < 0 || bell_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bell_, &event) != 0) {
-            throw Error("gloop: no epoll: error " + std::to_string(errno));
+        if (!is_watched(bell_, EPOLLIN)) {
+            throw Error(std::string("gloop: no epoll: ") + std::strerror(errno));
         }
     }
     ~Sockets()
@@ -69,11 +75,7 @@ class Sockets
     Sockets &operator=(const Sockets &) = delete;
 
     /* Ends `sleep`. By any thread. */
-    void ring() const
-    {
-        const std::uint64_t one = 1;
-        (void)!write(bell_, &one, sizeof(one));
-    }
+    void ring() const { eventfd_write(bell_, 1); }
 
     /* Until a socket has news, the bell rings or the time is up; null: for ever. */
     void sleep(const timespec *time) const
@@ -82,140 +84,109 @@ class Sockets
         ppoll(&each, 1, time, nullptr);
     }
 
-    /* `answer(job, result)`, at once or from `look`. */
-    template <class Answer> void serve(Job &&job, const Answer &answer)
+    void serve(Job &&job)
     {
         const int fd = job.line.fd;
         if (job.line.call == Call::end || job.line.call == Call::unbind) {
-            close_socket(fd, answer);
-            answer(std::move(job), 0);
-            return;
+            cancel(fd);
+            answer_(std::move(job), or_errno(::close(fd)));
+        } else {
+            waiting_.emplace(fd, std::move(job));
+            serve_socket(fd);
         }
-        std::deque<Job> &jobs = waiting_[fd].jobs[is_outward(job)];
-        jobs.push_back(std::move(job));
-        if (jobs.size() == 1) {
-            serve_front(jobs, answer);
-        }
-        arm(fd, answer);
     }
 
-    template <class Answer> void look(const Answer &answer)
+    void look()
     {
         epoll_event events[64];
-        const int nr_events = epoll_wait(epoll_, events, 64, 0);
-        for (int event = 0; event < nr_events; event++) {
-            const int fd = events[event].data.fd;
-            std::uint64_t rung;
-            if (fd == bell_) {
-                (void)!read(bell_, &rung, sizeof(rung));
-                continue;
+        for (int event = epoll_wait(epoll_, events, 64, 0) - 1; event >= 0; event--) {
+            eventfd_t rung;
+            if (events[event].data.fd == bell_) {
+                eventfd_read(bell_, &rung);
+            } else {
+                serve_socket(events[event].data.fd);
             }
-            for (std::deque<Job> &jobs : waiting_[fd].jobs) {
-                serve_front(jobs, answer);
-            }
-            arm(fd, answer);
         }
     }
 
-    void drop_all()
-    {
-        const auto nobody = [](Job &&, std::int64_t) {};
-        while (!waiting_.empty()) {
-            cancel(waiting_.begin()->first, nobody);
-        }
-    }
+    void drop_all() { waiting_.clear(); }
 
   private:
-    struct Waiting {
-        std::deque<Job> jobs[2]; /* for what comes, and for what goes */
-        std::uint32_t armed = 0;
-    };
-
     static bool is_outward(const Job &job) { return job.line.call == Call::send || job.line.call == Call::connect; }
 
-    template <class Answer> static void serve_front(std::deque<Job> &jobs, const Answer &answer)
+    /* In the order in which they came, in each direction. */
+    void serve_socket(int fd)
     {
-        std::int64_t result = 0;
-        while (!jobs.empty() && (result = attempt(jobs.front())) != would_wait) {
-            Job job = std::move(jobs.front());
-            jobs.pop_front();
-            answer(std::move(job), result);
+        bool is_blocked[2] = {false, false};
+        for (auto each = waiting_.lower_bound(fd); each != waiting_.upper_bound(fd);) {
+            bool &is_this_blocked = is_blocked[is_outward(each->second)];
+            const std::int64_t result = is_this_blocked ? -EAGAIN : attempt(each->second);
+            is_this_blocked = result == -EAGAIN;
+            if (is_this_blocked) {
+                ++each;
+            } else {
+                Job job = std::move(each->second);
+                each = waiting_.erase(each);
+                answer_(std::move(job), result);
+            }
+        }
+        if (waiting_.count(fd) && !is_watched(fd, EPOLLIN | EPOLLOUT | EPOLLET)) {
+            cancel(fd);
         }
     }
 
+    /* Once for each socket: each change is told, and what is there already. */
+    bool is_watched(int fd, std::uint32_t events) const
+    {
+        epoll_event event = {};
+        event.events = events;
+        event.data.fd = fd;
+        return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
+    }
+
+    /* -EAGAIN: it has to wait. */
     static std::int64_t attempt(Job &job)
     {
-        const int fd = job.line.fd, on = 1;
+        const Line &line = job.line;
+        const int fd = line.fd, on = 1;
         pollfd ready = {fd, short(is_outward(job) ? POLLOUT : POLLIN), 0};
-        if (poll(&ready, 1, 0) == 0) {
-            return would_wait;
-        }
         std::int64_t result = 0;
-        if (job.line.call == Call::connect) {
+        if (poll(&ready, 1, 0) == 0) {
+            return -EAGAIN;
+        }
+        if (line.call == Call::connect) {
             int error = 0;
             socklen_t bytes = sizeof(error);
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
             setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-            return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 ? -errno : error ? -error : fd;
+            return error ? -error : fd;
         }
-        if (job.line.call == Call::accept) {
-            result = accept4(fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (line.call == Call::accept) {
+            result = or_errno(accept4(fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
             setsockopt(int(result), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        } else if (job.line.call == Call::receive) {
-            job.data.resize(std::min<std::size_t>(job.line.bytes, Copier::bytes_at_once));
-            result = recv(fd, job.data.data(), job.data.size(), MSG_DONTWAIT);
-        } else {
-            while (result >= 0 && job.sent < job.line.bytes) {
-                const auto *page = reinterpret_cast<const unsigned char *>(job.line.page);
-                const unsigned char *data = page ? page : job.data.data();
-                result = send(fd, data + job.sent, job.line.bytes - job.sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-                job.sent += std::max<std::int64_t>(result, 0);
-            }
-            result = result < 0 ? result : std::int64_t(job.line.bytes);
+            return result;
         }
-        return result < 0 ? -errno : result;
+        if (line.call == Call::receive) {
+            job.data.resize(line.page ? 0 : std::min<std::size_t>(line.bytes, Copier::bytes_at_once));
+            return or_errno(recv(fd, job.bytes(), line.page ? line.bytes : job.data.size(), MSG_DONTWAIT));
+        }
+        while (result >= 0 && job.sent < line.bytes) {
+            result = or_errno(send(fd, job.bytes() + job.sent, line.bytes - job.sent, MSG_DONTWAIT | MSG_NOSIGNAL));
+            job.sent += std::max<std::int64_t>(result, 0);
+        }
+        return result < 0 ? result : std::int64_t(line.bytes);
     }
 
-    template <class Answer> void arm(int fd, const Answer &answer)
+    void cancel(int fd)
     {
-        const auto found = waiting_.find(fd);
-        const std::uint32_t wanted =
-            (found->second.jobs[0].empty() ? 0u : EPOLLIN) | (found->second.jobs[1].empty() ? 0u : EPOLLOUT);
-        epoll_event event = {};
-        event.events = wanted;
-        event.data.fd = fd;
-        const int change = !wanted ? EPOLL_CTL_DEL : found->second.armed ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-        const bool is_changed = wanted == found->second.armed || epoll_ctl(epoll_, change, fd, &event) == 0;
-        found->second.armed = wanted;
-        if (!is_changed || !wanted) {
-            cancel(fd, answer);
+        for (auto each = waiting_.lower_bound(fd); each != waiting_.upper_bound(fd); each = waiting_.erase(each)) {
+            answer_(std::move(each->second), -ECANCELED);
         }
     }
 
-    template <class Answer> void cancel(int fd, const Answer &answer)
-    {
-        Waiting waiting = std::move(waiting_[fd]);
-        waiting_.erase(fd);
-        if (waiting.armed) {
-            epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-        }
-        for (std::deque<Job> &jobs : waiting.jobs) {
-            for (Job &job : jobs) {
-                answer(std::move(job), -ECANCELED);
-            }
-        }
-    }
-
-    template <class Answer> void close_socket(int fd, const Answer &answer)
-    {
-        cancel(fd, answer);
-        ::close(fd);
-    }
-
-    int epoll_, bell_;
-    std::map<int, Waiting> waiting_;
+    const Answer answer_;
+    const int epoll_, bell_;
+    std::multimap<int, Job> waiting_;
 };
 
-} // namespace detail
-} // namespace gloop
-
-#endif
+} // namespace gloop::detail

@@ -2,12 +2,11 @@
  * What the host loop and the event loops on the device agree on, as plain data: where requests, answers and states of
  * blocks lie.
  *
- * Each word has one writer. A request travels as a bit that the block flips in `asked`, its answer as the same bit that
- * the host flips in `answered`: where both are equal, nothing is out. So no word is ever set back, and a kernel that
- * ends in between loses nothing.
+ * Each word has one writer. A request is a bit that the block flips in `asked`, its answer the same bit that the host
+ * flips in `answered`: where both are equal, nothing is out. So no word is ever set back, and a kernel that ends in
+ * between loses nothing.
  */
-#ifndef GLOOP_WIRE_CUH
-#define GLOOP_WIRE_CUH
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +14,7 @@
 namespace gloop
 {
 
-/* Where a kernel's event loops keep the two callbacks in use: about 900 bytes of shared memory, or none of it. */
+/* Where a kernel's event loops keep the two callbacks in use: 850 bytes of shared memory, or 16. */
 struct Shared;
 struct Global;
 
@@ -26,9 +25,9 @@ constexpr unsigned slots_per_block = 32;
 constexpr std::size_t closure_bytes = 384;
 constexpr std::size_t name_bytes = 256;
 constexpr std::size_t page_bytes = 64 * 1024;
-constexpr unsigned pages_each_way = 64;
+constexpr std::uint32_t page_in = 1, page_out = 2; /* a block's two pages in pinned memory, as bits */
 constexpr unsigned most_keeps = 8;
-constexpr unsigned own_places = 2; /* of postTaskPerThread: the callback that runs, and the next one */
+constexpr unsigned own_places = 2; /* closures of postTaskPerThread that wait at once */
 
 enum class Call : std::uint32_t {
     open,
@@ -39,54 +38,44 @@ enum class Call : std::uint32_t {
     msync,
     fstat,
     ftruncate,
-    close,
+    close, /* of files */
     connect,
     bind,
     unbind,
     accept,
     receive,
     send,
-    end, /* of a socket */
+    end /* of sockets */
 };
 
 /* A request and its answer, one cache line in pinned memory. The block writes it, and the host does once the request is
  * out. */
 struct alignas(64) Line {
     Call call;
-    std::int32_t fd;
-    std::int32_t flags;
-    std::int32_t mode; /* or a port */
-    std::uint64_t offset;
-    std::uint64_t bytes;
-    std::uint64_t address; /* in the device's memory, of the program's buffer */
-    std::uint64_t page;    /* pinned, with what is written or was read; 0: the driver copies */
-    std::int64_t result;
+    std::int32_t fd = -1;
+    std::uint64_t offset = 0, bytes = 0;
+    std::uint64_t address = 0;        /* in the device's memory, of the program's buffer */
+    std::int32_t flags = 0, mode = 0; /* or the port */
+    std::uint64_t page = 0;           /* pinned, with what is written or was read; 0: the driver copies */
+    std::int64_t result = 0;
 };
 static_assert(sizeof(Line) == 64, "a request is one cache line");
 
-/* What the host tells a block: its own line, as all blocks poll. `orders`: not zero ends the launch. */
+/* What the host tells a block: a line of its own, as blocks poll. `orders`: not zero ends the launch. */
 struct alignas(64) Answers {
-    std::uint32_t answered;
-    std::uint32_t orders;
+    std::uint32_t answered, orders;
 };
 
-/* What a block tells the host at any time, packed, so that the host looks at eight blocks at once. */
-struct Asked {
-    std::uint32_t asked;
-    std::uint32_t released; /* pages whose content has been taken: a bit that flips, as well */
-};
-
-/* What a block tells the host when it leaves a kernel. */
+/* What a block tells the host when it leaves a kernel. `waiting`: slots whose answers it has not taken. */
 enum class Left : std::uint32_t { nothing, finished, ready, waiting, forced };
 struct State {
     Left left;
-    std::uint32_t waiting; /* slots whose answers it has not taken */
+    std::uint32_t waiting;
 };
 
 /* Why a block trapped: the context is lost then, pinned memory is not. */
 struct Failure {
-    char text[160];
-    char file[160];
+    char text[160], file[160];
     std::int32_t line;
     std::uint32_t is_set;
 };
@@ -97,40 +86,28 @@ struct Control {
     std::uint32_t idle;  /* of these, how many have had nothing to do for long */
     std::uint32_t stop;  /* a block has left, so all shall */
     std::uint32_t next;  /* logical block that nobody has begun */
-    std::uint32_t busy_pages[pages_each_way / 32];
 };
 
 struct alignas(16) Slot {
     void *callback;
     std::int64_t result;
-    std::uint32_t own; /* its place among the closures that each thread has */
+    std::uint64_t address;
+    std::uint32_t own; /* which of the places that each thread has, for postTaskPerThread */
     std::uint32_t page;
-    std::uint64_t unused;
-    unsigned char closure[closure_bytes];
+    alignas(16) unsigned char closure[closure_bytes];
 };
 
 /* A piece of shared memory, by its offset: its address is another one in another kernel. */
 struct Keep {
-    std::uint32_t offset;
-    std::uint32_t bytes;
+    std::uint32_t offset, bytes;
 };
 
-/* Where a block is, as all its threads know it: what survives the end of a kernel. */
+/* Where a block is, as all its threads know it: what survives the end of a kernel. Masks are of slots. */
 struct Place {
-    std::uint32_t free;
-    std::uint32_t ready;
-    std::uint32_t waiting;
-    std::uint32_t asked;
-    std::uint32_t released;
-    std::uint32_t own_free;
-    std::uint32_t current;
-    std::uint32_t logical;
-    std::uint32_t keeps;
-    std::uint32_t is_finished;
+    std::uint32_t free, ready, waiting, asked, busy_pages;
+    std::uint32_t own_free, current, logical, keeps, is_finished;
 };
 
-/* A block's context in the device's memory. What it keeps of shared memory lies behind the last context,
- * `Launch::kept_bytes` each. */
 struct Context {
     Place place;
     Keep keeps[most_keeps];
@@ -139,22 +116,19 @@ struct Context {
 
 /* The kernel's argument beside the program's closure. */
 struct Launch {
-    Context *contexts;
-    unsigned char *kept;
-    unsigned char *own; /* closures of threads: for each block, place and thread */
+    Context *contexts;         /* by block, in the device's memory, as the next four are */
+    unsigned char *kept, *own; /* shared memory that is kept; closures of threads */
     Control *control;
     const std::uint32_t *give_way;
-    Asked *asked;
+    std::uint32_t *asked; /* by block, pinned, as all others are; packed, since the host looks at all */
     Answers *answers;
     State *states;
-    Line *lines;
+    Line *lines; /* by block and slot */
     char *names;
-    unsigned char *pages; /* of what is written */
+    unsigned char *pages; /* by block, two each */
     Failure *failure;
-    std::uint64_t kept_bytes;
-    std::uint64_t own_bytes;
-    std::uint64_t look_cycles;
-    std::uint64_t idle_cycles; /* 0: never */
+    std::uint64_t kept_bytes, own_bytes, page_bytes; /* of a block, a closure, a page */
+    std::uint64_t look_cycles, idle_cycles;          /* 0: never */
     std::uint32_t logical[3];
     std::uint32_t points; /* after so many a block leaves; 0: only when it is told to */
     std::uint32_t is_resumed;
@@ -162,5 +136,3 @@ struct Launch {
 
 } // namespace detail
 } // namespace gloop
-
-#endif

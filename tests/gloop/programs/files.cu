@@ -112,7 +112,7 @@ void map_file(gloop::HostLoop &host, const char *name, unsigned long long *sums)
                 if (threadIdx.x < 5) {
                     data[threadIdx.x] = 'A';
                 }
-                gloop::fs::msync(loop, data, [=](Loop *loop, int) {
+                gloop::fs::msync(loop, data, 10, [=](Loop *loop, int) {
                     if (threadIdx.x < 10) {
                         data[threadIdx.x] += threadIdx.x < 5 ? 0 : 1;
                     }
