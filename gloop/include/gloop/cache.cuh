@@ -12,85 +12,66 @@
 
 namespace gloop::detail
 {
-
 class Cache
 {
   public:
-    explicit Cache(std::size_t bytes) : nr_pages_(bytes / page_bytes)
+    explicit Cache(size_t bytes) : nr_pages_(bytes / page_bytes)
     {
-        if (nr_pages_) {
-            pages_ = make_memory(nr_pages_ * page_bytes, false);
-        }
+        if (nr_pages_) { pages_ = make_memory(nr_pages_ * page_bytes, false); }
     }
 
     /* An address, or minus errno. What lies behind the file's end is zero. */
-    std::int64_t map(Copier &copier, const Line &line)
+    int64_t map(Copier &copier, const Line &line)
     {
         struct stat file;
-        if (::fstat(line.fd, &file) != 0) {
-            return -errno;
-        }
-        if (line.bytes == 0 || line.offset >= std::uint64_t(file.st_size)) {
-            return -EINVAL;
-        }
-        std::unique_lock<std::mutex> lock(mutex_);
+        if (::fstat(line.fd, &file) != 0) { return -errno; }
+        if (line.bytes == 0 || line.offset >= uint64_t(file.st_size)) { return -EINVAL; }
+        std::unique_lock lock(mutex_);
         Piece *piece = find(file, line);
+        for (; piece && piece->is_loading; piece = find(file, line)) { loaded_.wait(lock); }
         if (piece) {
             nr_hits_++;
             piece->nr_users++;
-            loaded_.wait(lock, [&] { return !piece->is_loading; });
+        } else if (!(piece = make(file, line))) {
+            return -ENOMEM;
         } else {
-            piece = make(file, line);
-            if (!piece) {
-                return -ENOMEM;
-            }
             lock.unlock();
-            const std::int64_t result = load(copier, *piece, line.fd);
+            const int64_t result = load(copier, *piece, line.fd);
             lock.lock();
-            piece->error = std::min<std::int64_t>(result, 0);
-            piece->is_stale = piece->is_stale || result < 0;
             piece->is_loading = false;
             loaded_.notify_all();
+            if (result < 0) {
+                piece->is_stale = true;
+                leave(*piece);
+                return result;
+            }
         }
-        const std::int64_t error = piece->error;
-        if (error) {
-            leave(*piece);
-            return error;
-        }
-        if ((line.flags & PROT_WRITE) && piece->fd < 0) {
-            piece->fd = fcntl(line.fd, F_DUPFD_CLOEXEC, 0);
-        }
-        return std::int64_t(address_of(*piece) + line.offset - piece->first * page_bytes);
+        if ((line.flags & PROT_WRITE) && piece->fd < 0) { piece->fd = fcntl(line.fd, F_DUPFD_CLOEXEC, 0); }
+        return int64_t(address_of(*piece) + line.offset - piece->first * page_bytes);
     }
 
-    std::int64_t sync(Copier &copier, const Line &line)
+    int64_t sync(Copier &copier, const Line &line)
     {
-        std::unique_lock<std::mutex> lock(mutex_);
+        std::unique_lock lock(mutex_);
         const Piece *piece = owner_of(line.address);
-        if (!piece) {
-            return -EINVAL;
-        }
+        if (!piece) { return -EINVAL; }
         const int fd = piece->fd;
-        const std::uint64_t place = line.address - address_of(*piece), offset = piece->first * page_bytes + place;
-        const std::uint64_t in_piece = std::min(line.bytes, piece->nr_pages * page_bytes - place);
+        const uint64_t place = line.address - address_of(*piece), offset = piece->first * page_bytes + place;
+        const uint64_t in_piece = std::min(line.bytes, piece->nr_pages * page_bytes - place);
         lock.unlock();
         struct stat file;
-        if (fd < 0 || ::fstat(fd, &file) != 0 || offset >= std::uint64_t(file.st_size)) {
-            return 0;
-        }
-        const std::uint64_t in_file = std::min<std::uint64_t>(in_piece, file.st_size - offset);
-        const std::int64_t result = write_from_device(copier, fd, line.address, in_file, offset);
+        if (fd < 0 || ::fstat(fd, &file) != 0 || offset >= uint64_t(file.st_size)) { return 0; }
+        const uint64_t in_file = std::min<uint64_t>(in_piece, file.st_size - offset);
+        const int64_t result = write_from_device(copier, fd, line.address, in_file, offset);
         forget(fd);
-        return std::min<std::int64_t>(result, 0);
+        return std::min<int64_t>(result, 0);
     }
 
-    std::int64_t unmap(std::uint64_t address)
+    int64_t unmap(uint64_t address)
     {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard lock(mutex_);
         Piece *piece = owner_of(address);
-        if (piece) {
-            leave(*piece);
-        }
+        if (piece) { leave(*piece); }
         return piece ? 0 : -EINVAL;
     }
 
@@ -98,7 +79,7 @@ class Cache
     void forget(int fd)
     {
         struct stat file;
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard lock(mutex_);
         const bool is_there = !pieces_.empty() && ::fstat(fd, &file) == 0;
         for (Piece &piece : pieces_) {
             piece.is_stale = piece.is_stale || (is_there && piece.device == file.st_dev && piece.inode == file.st_ino);
@@ -112,32 +93,25 @@ class Cache
         dev_t device;
         ino_t inode;
         timespec changed;
-        std::size_t first, nr_pages, page; /* in the file, in all, and on the device */
-        std::uint64_t used = 0;
-        std::int64_t error = 0;
+        size_t first, nr_pages, page; /* in the file, in all, and on the device */
+        uint64_t used = 0;
         unsigned nr_users = 1;
         int fd = -1; /* to write to */
         bool is_loading = true, is_stale = false;
 
         ~Piece()
         {
-            if (fd >= 0) {
-                ::close(fd);
-            }
+            if (fd >= 0) { ::close(fd); }
         }
     };
 
-    std::uint64_t address_of(const Piece &piece) const
-    {
-        return reinterpret_cast<std::uint64_t>(pages_.get()) + piece.page * page_bytes;
-    }
+    uint64_t address_of(const Piece &piece) const
+    { return reinterpret_cast<uint64_t>(pages_.get()) + piece.page * page_bytes; }
 
-    Piece *owner_of(std::uint64_t address)
+    Piece *owner_of(uint64_t address)
     {
         for (Piece &piece : pieces_) {
-            if (piece.nr_users && address - address_of(piece) < piece.nr_pages * page_bytes) {
-                return &piece;
-            }
+            if (piece.nr_users && address - address_of(piece) < piece.nr_pages * page_bytes) { return &piece; }
         }
         return nullptr;
     }
@@ -160,10 +134,10 @@ class Cache
     /* In the first gap that is large enough, or in one that what nobody uses leaves. */
     Piece *make(const struct stat &file, const Line &line)
     {
-        const std::size_t first = line.offset / page_bytes;
-        const std::size_t nr_pages = (line.offset + line.bytes + page_bytes - 1) / page_bytes - first;
+        const size_t first = line.offset / page_bytes;
+        const size_t nr_pages = (line.offset + line.bytes + page_bytes - 1) / page_bytes - first;
         for (;;) {
-            std::size_t page = 0;
+            size_t page = 0;
             auto next = pieces_.begin(), oldest = pieces_.end();
             while (next != pieces_.end() && next->page - page < nr_pages) {
                 page = next->page + next->nr_pages;
@@ -174,27 +148,23 @@ class Cache
                                         Piece{file.st_dev, file.st_ino, file.st_mtim, first, nr_pages, page, ++clock_});
             }
             for (auto each = pieces_.begin(); each != pieces_.end(); ++each) {
-                if (each->nr_users == 0 && (oldest == pieces_.end() || each->used < oldest->used)) {
-                    oldest = each;
-                }
+                if (each->nr_users == 0 && (oldest == pieces_.end() || each->used < oldest->used)) { oldest = each; }
             }
-            if (oldest == pieces_.end()) {
-                return nullptr;
-            }
+            if (oldest == pieces_.end()) { return nullptr; }
             pieces_.erase(oldest);
         }
     }
 
-    std::int64_t load(Copier &copier, const Piece &piece, int fd) const
+    int64_t load(Copier &copier, const Piece &piece, int fd) const
     {
-        const std::uint64_t offset = piece.first * page_bytes;
-        return in_steps(piece.nr_pages * page_bytes, Copier::bytes_at_once, [&](std::size_t done, std::size_t left) {
-            const std::int64_t read = read_all(fd, copier.staging(), left, offset + done);
+        const uint64_t offset = piece.first * page_bytes;
+        return in_steps(piece.nr_pages * page_bytes, Copier::bytes_at_once, [&](size_t done, size_t left) {
+            const int64_t read = read_all(fd, copier.staging(), left, offset + done);
             if (read >= 0) {
                 std::fill(copier.staging() + read, copier.staging() + left, 0);
                 copier.to_device(address_of(piece) + done, left);
             }
-            return read < 0 ? read : std::int64_t(left);
+            return read < 0 ? read : int64_t(left);
         });
     }
 
@@ -205,13 +175,12 @@ class Cache
         }
     }
 
-    std::size_t nr_pages_;
+    size_t nr_pages_;
     Memory pages_;
     std::mutex mutex_;
     std::condition_variable loaded_;
     std::list<Piece> pieces_; /* in the order of their places on the device */
-    std::uint64_t clock_ = 0;
+    uint64_t clock_ = 0;
     std::atomic<unsigned long long> nr_hits_{0};
 };
-
 } // namespace gloop::detail

@@ -18,13 +18,10 @@
 
 namespace gloop::detail
 {
-
-__device__ inline void copy_text(char *target, std::size_t bytes, const char *text)
+__device__ inline void copy_text(char *target, size_t bytes, const char *text)
 {
-    std::size_t length = 0;
-    for (; length + 1 < bytes && text[length]; length++) {
-        target[length] = text[length];
-    }
+    size_t length = 0;
+    for (; length + 1 < bytes && text[length]; length++) { target[length] = text[length]; }
     target[length] = 0;
 }
 
@@ -35,7 +32,7 @@ __device__ inline void fail(Failure *failure, const char *text, const char *file
     copy_text(failure->file, sizeof(failure->file), file);
     failure->line = line;
     __threadfence_system();
-    *static_cast<volatile std::uint32_t *>(&failure->is_set) = 1;
+    *static_cast<volatile uint32_t *>(&failure->is_set) = 1;
     __threadfence_system();
     __trap();
 }
@@ -67,7 +64,7 @@ template <class Loop, class Callback> __device__ void run_task(Loop *loop, const
 
 template <class Loop, class Callback> __device__ void run_answer(Loop *loop, const Slot &slot)
 {
-    const std::int64_t result = slot.result;
+    const int64_t result = slot.result;
     const Callback callback = *reinterpret_cast<const Callback *>(slot.closure);
     callback(loop, result);
 }
@@ -87,14 +84,11 @@ __device__ void compare(Failure *failure, const Slot &slot, void *run, const Cal
     put(bytes, callback);
     __syncthreads();
     bool is_same = slot.callback == run;
-    for (std::size_t byte = 0; is_same && byte < sizeof(bytes); byte++) {
-        is_same = bytes[byte] == slot.closure[byte];
-    }
+    for (size_t byte = 0; is_same && byte < sizeof(bytes); byte++) { is_same = bytes[byte] == slot.closure[byte]; }
     if (!is_same) {
         fail(failure, "threads of a block post different callbacks, or capture different values" GLOOP_HERE);
     }
     __syncthreads();
 }
 #endif
-
 } // namespace gloop::detail

@@ -13,58 +13,47 @@
 
 namespace gloop::detail
 {
-
 /* `step(done, left)` until all is done, or one did nothing: how much in all, or minus errno. */
-template <class Step> std::int64_t in_steps(std::size_t bytes, std::size_t at_once, const Step &step)
+template <class Step> int64_t in_steps(size_t bytes, size_t at_once, const Step &step)
 {
-    std::size_t done = 0;
-    for (std::int64_t result = 1; result && done < bytes; done += result) {
+    size_t done = 0;
+    for (int64_t result = 1; result && done < bytes; done += result) {
         result = step(done, std::min(at_once, bytes - done));
-        if (result < 0) {
-            return result;
-        }
+        if (result < 0) { return result; }
     }
-    return std::int64_t(done);
+    return int64_t(done);
 }
 
-inline std::int64_t or_errno(std::int64_t result)
-{
-    return result < 0 ? -errno : result;
-}
+inline int64_t or_errno(int64_t result) { return result < 0 ? -errno : result; }
 
-inline std::int64_t read_all(int fd, unsigned char *target, std::size_t bytes, std::uint64_t offset)
+inline int64_t read_all(int fd, unsigned char *target, size_t bytes, uint64_t offset)
 {
-    return in_steps(bytes, bytes, [=](std::size_t done, std::size_t left) {
+    return in_steps(bytes, bytes, [=](size_t done, size_t left) {
         return or_errno(pread(fd, target + done, left, off_t(offset + done)));
     });
 }
 
-inline std::int64_t write_all(int fd, const unsigned char *source, std::size_t bytes, std::uint64_t offset)
+inline int64_t write_all(int fd, const unsigned char *source, size_t bytes, uint64_t offset)
 {
-    return in_steps(bytes, bytes, [=](std::size_t done, std::size_t left) {
+    return in_steps(bytes, bytes, [=](size_t done, size_t left) {
         return or_errno(pwrite(fd, source + done, left, off_t(offset + done)));
     });
 }
 
-inline std::int64_t read_to_device(Copier &copier, int fd, std::uint64_t address, std::size_t bytes,
-                                   std::uint64_t offset)
+inline int64_t read_to_device(Copier &copier, int fd, uint64_t address, size_t bytes, uint64_t offset)
 {
-    return in_steps(bytes, Copier::bytes_at_once, [&](std::size_t done, std::size_t left) {
-        const std::int64_t read = read_all(fd, copier.staging(), left, offset + done);
-        if (read > 0) {
-            copier.to_device(address + done, read);
-        }
+    return in_steps(bytes, Copier::bytes_at_once, [&](size_t done, size_t left) {
+        const int64_t read = read_all(fd, copier.staging(), left, offset + done);
+        if (read > 0) { copier.to_device(address + done, read); }
         return read;
     });
 }
 
-inline std::int64_t write_from_device(Copier &copier, int fd, std::uint64_t address, std::size_t bytes,
-                                      std::uint64_t offset)
+inline int64_t write_from_device(Copier &copier, int fd, uint64_t address, size_t bytes, uint64_t offset)
 {
-    return in_steps(bytes, Copier::bytes_at_once, [&](std::size_t done, std::size_t left) {
+    return in_steps(bytes, Copier::bytes_at_once, [&](size_t done, size_t left) {
         copier.from_device(address + done, left);
         return write_all(fd, copier.staging(), left, offset + done);
     });
 }
-
 } // namespace gloop::detail

@@ -9,6 +9,5 @@
  */
 #pragma once
 
-#include "fs.cuh"
+#include "calls.cuh"
 #include "host_loop.cuh"
-#include "net.cuh"

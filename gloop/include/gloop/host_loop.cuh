@@ -36,16 +36,16 @@ struct Parts {
         cudaStreamDestroy(stream);
     }
 
-    std::shared_ptr<std::uint32_t> word;
+    std::shared_ptr<uint32_t> word;
     Service service;
     cudaStream_t stream = nullptr;
     cudaEvent_t ended = nullptr;
     Memory on_device, pinned; /* of launches; one serves again where it is large enough */
-    std::size_t on_device_bytes = 0, pinned_bytes = 0;
+    size_t on_device_bytes = 0, pinned_bytes = 0;
 };
 
 /* Cuts arrays out of memory that is made when what is there is too small. */
-template <class Cut> void make_arrays(Memory &memory, std::size_t &bytes, bool is_pinned, const Cut &cut)
+template <class Cut> void make_arrays(Memory &memory, size_t &bytes, bool is_pinned, const Cut &cut)
 {
     Cutter counted;
     cut(counted);
@@ -58,7 +58,6 @@ template <class Cut> void make_arrays(Memory &memory, std::size_t &bytes, bool i
     Cutter cutter = {memory.get()};
     cut(cutter);
 }
-
 } // namespace detail
 
 class HostLoop
@@ -72,9 +71,7 @@ class HostLoop
 
     ~HostLoop()
     {
-        if (getpid() != process_) {
-            (void)parts_.release(); /* threads and contexts are not a child's */
-        }
+        if (getpid() != process_) { (void)parts_.release(); /* threads and contexts are not a child's */ }
     }
 
     /*
@@ -82,12 +79,10 @@ class HostLoop
      * DeviceLoop<Where>. Throws Error for what does not fit, and for what ended the kernel.
      */
     template <class Where = Shared, class Entry> void launch(dim3 blocks, dim3 threads, const Entry &entry)
-    {
-        launchWithSharedMemory<Where>(blocks, threads, 0, entry);
-    }
+    { launchWithSharedMemory<Where>(blocks, threads, 0, entry); }
 
     template <class Where = Shared, class Entry>
-    void launchWithSharedMemory(dim3 blocks, dim3 threads, std::size_t bytes, const Entry &entry)
+    void launchWithSharedMemory(dim3 blocks, dim3 threads, size_t bytes, const Entry &entry)
     {
         if (getpid() != process_) {
             throw Error("gloop: a host loop of process " + std::to_string(process_) + " does not work in its child " +
@@ -120,16 +115,16 @@ class HostLoop
 
   private:
     static constexpr unsigned look_us = 20;
-    static constexpr std::size_t pages_bytes = 64 * 1024 * 1024; /* pinned, at most: of many blocks pages are smaller */
+    static constexpr size_t pages_bytes = 64 * 1024 * 1024; /* pinned, at most: of many blocks pages are smaller */
 
     detail::Launch prepare(const detail::Fit &fit, dim3 blocks, dim3 threads)
     {
-        const std::size_t nr_blocks = fit.nr_blocks, nr_slots = nr_blocks * detail::slots_per_block;
+        const size_t nr_blocks = fit.nr_blocks, nr_slots = nr_blocks * detail::slots_per_block;
         detail::Launch launch = {};
         launch.kept_bytes = (fit.shared_bytes + 7) / 8 * 8;
         launch.page_bytes = std::min(detail::page_bytes, pages_bytes / (2 * nr_blocks) / 4096 * 4096);
         launch.own_bytes = (options_.per_thread_bytes + 15) / 16 * 16;
-        const std::size_t nr_own = nr_blocks * detail::own_places * threads.x * threads.y * threads.z;
+        const size_t nr_own = nr_blocks * detail::own_places * threads.x * threads.y * threads.z;
         detail::make_arrays(parts_->on_device, parts_->on_device_bytes, false, [&](detail::Cutter &cutter) {
             cutter.cut(launch.control, 1);
             cutter.cut(launch.contexts, nr_blocks);
@@ -160,7 +155,7 @@ class HostLoop
 
     void begin_kernel(const detail::Launch &launch)
     {
-        const std::size_t of_one_kernel = offsetof(detail::Control, next);
+        const size_t of_one_kernel = offsetof(detail::Control, next);
         detail::check(cudaMemsetAsync(launch.control, 0, of_one_kernel, parts_->stream), "the control of a kernel");
         parts_->service.set_running(true);
         nr_kernels_++;
@@ -169,12 +164,8 @@ class HostLoop
     bool is_left_after_kernel(const detail::Launch &launch, unsigned nr_blocks)
     {
         cudaError_t result = cudaGetLastError();
-        if (result == cudaSuccess) {
-            result = cudaEventRecord(parts_->ended, parts_->stream);
-        }
-        if (result == cudaSuccess) {
-            result = cudaEventSynchronize(parts_->ended);
-        }
+        if (result == cudaSuccess) { result = cudaEventRecord(parts_->ended, parts_->stream); }
+        if (result == cudaSuccess) { result = cudaEventSynchronize(parts_->ended); }
         parts_->service.set_running(false);
         const detail::Failure &failure = *launch.failure;
         if (failure.is_set) {
@@ -188,9 +179,7 @@ class HostLoop
             is_left = is_left || launch.states[block].left != detail::Left::finished;
             is_forced = is_forced || launch.states[block].left == detail::Left::forced;
         }
-        if (is_left) {
-            parts_->service.wait_for_answer(is_forced);
-        }
+        if (is_left) { parts_->service.wait_for_answer(is_forced); }
         return is_left && !is_forced;
     }
 
@@ -206,5 +195,4 @@ class HostLoop
     std::unique_ptr<detail::Parts> parts_;
     std::atomic<unsigned long long> nr_kernels_{0};
 };
-
 } // namespace gloop

@@ -1,7 +1,4 @@
-/*
- * Memory of a host loop, and a thread's own way of copying. Memory is made before a kernel begins, as making it may
- * wait for the kernel's end.
- */
+/* Memory of a host loop, made before a kernel begins, as that may wait for a kernel's end; and a thread's copies. */
 #pragma once
 
 #include <memory>
@@ -10,11 +7,18 @@
 
 namespace gloop::detail
 {
+inline void check(cudaError_t result, const std::string &what)
+{
+    if (result != cudaSuccess) {
+        cudaGetLastError(); /* so that the next call does not return it again, where it is not for good */
+        throw Error("gloop: " + what + ": " + cudaGetErrorString(result));
+    }
+}
 
 using Memory = std::shared_ptr<unsigned char>;
 
 /* Pinned memory is at one address on both sides, as everywhere with 64 bits. */
-inline Memory make_memory(std::size_t bytes, bool is_pinned)
+inline Memory make_memory(size_t bytes, bool is_pinned)
 {
     void *pointer = nullptr;
     const cudaError_t result = is_pinned ? cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
@@ -26,9 +30,9 @@ inline Memory make_memory(std::size_t bytes, bool is_pinned)
 /* Cuts one allocation into arrays: without memory it only counts. */
 struct Cutter {
     unsigned char *memory = nullptr;
-    std::size_t bytes = 0;
+    size_t bytes = 0;
 
-    template <class Thing> void cut(Thing *&things, std::size_t count)
+    template <class Thing> void cut(Thing *&things, size_t count)
     {
         things = reinterpret_cast<Thing *>(memory + bytes);
         bytes += (count * sizeof(Thing) + 255) / 256 * 256;
@@ -38,35 +42,23 @@ struct Cutter {
 class Copier
 {
   public:
-    static constexpr std::size_t bytes_at_once = 1024 * 1024;
+    static constexpr size_t bytes_at_once = 1024 * 1024;
 
     Copier() : staging_(make_memory(bytes_at_once, true))
-    {
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream for copies");
-    }
+    { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream for copies"); }
     ~Copier() { cudaStreamDestroy(stream_); }
-    Copier(const Copier &) = delete;
-    Copier &operator=(const Copier &) = delete;
-
     unsigned char *staging() const { return staging_.get(); }
-    void to_device(std::uint64_t target, std::size_t bytes)
-    {
-        copy(reinterpret_cast<void *>(target), staging(), bytes);
-    }
-    void from_device(std::uint64_t source, std::size_t bytes)
-    {
-        copy(staging(), reinterpret_cast<void *>(source), bytes);
-    }
+    void to_device(uint64_t target, size_t bytes) { copy(reinterpret_cast<void *>(target), staging(), bytes); }
+    void from_device(uint64_t source, size_t bytes) { copy(staging(), reinterpret_cast<void *>(source), bytes); }
 
-  private:
-    void copy(void *target, const void *source, std::size_t bytes)
+    void copy(void *target, const void *source, size_t bytes)
     {
         check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream_), "a copy between host and device");
         check(cudaStreamSynchronize(stream_), "a copy between host and device");
     }
 
+  private:
     Memory staging_;
     cudaStream_t stream_ = nullptr;
 };
-
 } // namespace gloop::detail

@@ -11,7 +11,6 @@
 
 namespace gloop
 {
-
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -19,16 +18,11 @@ struct Error : std::runtime_error {
 struct Options {
     unsigned idle_us = 50;                      /* all blocks without work for so long end the kernel; 0: never */
     unsigned io_threads = 4;                    /* for files */
-    std::size_t cache_bytes = 16 * 1024 * 1024; /* of device memory, for fs::mmap */
-    std::size_t per_thread_bytes = 0;           /* of a closure of postTaskPerThread */
-    unsigned points =
-        points_of_environment(); /* after so many a block gives way, as tests want it; 0: when it is told to */
+    size_t cache_bytes = 16 * 1024 * 1024;      /* of device memory, for fs::mmap */
+    size_t per_thread_bytes = 0;                /* of a closure of postTaskPerThread */
+    unsigned points = of_tests("GLOOP_POINTS"); /* after so many a block gives way; 0: when it is told to */
 
-    static unsigned points_of_environment()
-    {
-        const char *text = std::getenv("GLOOP_POINTS");
-        return text ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : 0;
-    }
+    static unsigned of_tests(const char *name) { return std::getenv(name) ? std::stoul(std::getenv(name)) : 0; }
 };
 
 struct Statistics {
@@ -44,23 +38,8 @@ struct Name {
 
     explicit Name(const std::string &name)
     {
-        if (name.size() >= sizeof(text)) {
-            throw Error("gloop: a name of more than 255 bytes: " + name);
-        }
+        if (name.size() >= sizeof(text)) { throw Error("gloop: a name of more than 255 bytes: " + name); }
         std::memcpy(text, name.c_str(), name.size() + 1);
     }
 };
-
-namespace detail
-{
-
-inline void check(cudaError_t result, const std::string &what)
-{
-    if (result != cudaSuccess) {
-        cudaGetLastError(); /* so that the next call does not return it again, where it is not for good */
-        throw Error("gloop: " + what + ": " + cudaGetErrorString(result));
-    }
-}
-
-} // namespace detail
 } // namespace gloop

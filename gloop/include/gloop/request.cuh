@@ -1,4 +1,4 @@
-/* Requests of a block and the answers to them: the device's side of fs.cuh and net.cuh. */
+/* Requests of a block and the answers to them: the device's side of calls.cuh. */
 #pragma once
 
 #include <cerrno>
@@ -7,62 +7,42 @@
 
 namespace gloop::detail
 {
+__device__ inline uint64_t address_of(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-__device__ inline std::uint64_t address_of(const void *pointer)
+/* By all threads. Past the first level of cache, as the other side of the bus may have written the source. */
+__device__ inline void copy_bytes(uint64_t target, uint64_t source, size_t bytes)
 {
-    return reinterpret_cast<std::uint64_t>(pointer);
-}
-
-/* By all threads of a block. Past the first level of cache, as the other side of the bus may have written the source.
- */
-__device__ inline void copy_bytes(std::uint64_t target, std::uint64_t source, std::size_t bytes)
-{
-    const std::size_t quads = ((target | source) & 15) == 0 ? bytes / 16 : 0;
-    for (std::size_t quad = thread_rank(); quad < quads; quad += nr_threads()) {
+    const size_t quads = ((target | source) & 15) == 0 ? bytes / 16 : 0;
+    for (size_t quad = Thread::rank(); quad < quads; quad += Thread::count()) {
         reinterpret_cast<uint4 *>(target)[quad] = __ldcv(reinterpret_cast<const uint4 *>(source) + quad);
     }
-    for (std::size_t byte = 16 * quads + thread_rank(); byte < bytes; byte += nr_threads()) {
-        reinterpret_cast<unsigned char *>(target)[byte] =
-            __ldcv(reinterpret_cast<const unsigned char *>(source) + byte);
+    for (size_t byte = 16 * quads + Thread::rank(); byte < bytes; byte += Thread::count()) {
+        reinterpret_cast<char *>(target)[byte] = __ldcv(reinterpret_cast<const char *>(source) + byte);
     }
 }
 
 /* What the device knows before it asks: 0, or minus errno. */
-__device__ inline std::int64_t refusal_of(const Line &line, const char *name)
+__device__ inline int64_t refusal_of(const Line &line, const char *name)
 {
-    for (std::size_t length = 0; name && name[length]; length++) {
-        if (length == name_bytes - 1) {
-            return -ENAMETOOLONG;
-        }
+    for (size_t length = 0; name && name[length]; length++) {
+        if (length == name_bytes - 1) { return -ENAMETOOLONG; }
     }
     /* Shared memory may be another one when the answer comes, and the driver does not reach it. */
     return line.address && !__isGlobal(reinterpret_cast<const void *>(line.address)) ? -EFAULT : 0;
-}
-
-/* Which of a block's two pages a request may use, as a bit. */
-__device__ inline std::uint32_t page_for(Call call)
-{
-    return call == Call::read || call == Call::receive ? page_in
-           : call == Call::write || call == Call::send ? page_out
-                                                       : 0;
 }
 
 template <class Where>
 template <class Callback>
 __device__ void DeviceLoop<Where>::request(Line line, const char *name, const Callback &callback GLOOP_WHERE_AGAIN)
 {
-    const unsigned number = take(31 - __clz(static_cast<int>(place_.free)));
+    const unsigned number = take(31 - __clz(int(place_.free)));
     store(number, &run_answer<DeviceLoop, Callback>, callback GLOOP_HERE);
-    const std::int64_t refusal = refusal_of(line, name);
-    std::uint32_t page = page_for(line.call) & ~place_.busy_pages;
-    if (refusal || line.bytes > launch_->page_bytes) {
-        page = 0;
-    }
+    const int64_t refusal = refusal_of(line, name);
+    const bool is_for_page = !refusal && line.bytes <= launch_->page_bytes;
+    const uint32_t page = is_for_page ? uint32_t(line.page) & ~place_.busy_pages : 0;
     place_.busy_pages |= page;
     __syncthreads(); /* no thread still writes what goes out, or reads where something comes in */
-    if (page) {
-        line.page = address_of(page_at(page));
-    }
+    line.page = page ? address_of(page_at(page)) : 0;
     if (page == page_out) {
         copy_bytes(line.page, line.address, line.bytes);
         __threadfence_system();
@@ -70,45 +50,41 @@ __device__ void DeviceLoop<Where>::request(Line line, const char *name, const Ca
     }
     (refusal ? place_.ready : place_.waiting) |= 1u << number;
     place_.asked ^= refusal ? 0 : 1u << number;
-    if (is_first_thread()) {
+    if (Thread::is_first()) {
         Slot &slot = slot_at(number);
         slot.result = refusal;
         slot.address = line.address;
         slot.page = page;
-        const std::size_t place = std::size_t(blockIdx.x) * slots_per_block + number;
-        if (name && !refusal) {
-            copy_text(launch_->names + place * name_bytes, name_bytes, name);
-        }
+        const size_t place = size_t(blockIdx.x) * slots_per_block + number;
+        if (name && !refusal) { copy_text(launch_->names + place * name_bytes, name_bytes, name); }
         launch_->lines[place] = line;
         /* All that was written before is seen by whoever sees this word. */
-        cuda::atomic_ref<std::uint32_t, cuda::thread_scope_system> asked(launch_->asked[blockIdx.x]);
+        cuda::atomic_ref<uint32_t, cuda::thread_scope_system> asked(launch_->asked[blockIdx.x]);
         asked.store(place_.asked, cuda::std::memory_order_release);
     }
 }
 
 /* By the first thread, one read across the bus: slots that are answered, and orders above them. */
-template <class Where> __device__ std::uint64_t DeviceLoop<Where>::answers_of_now()
+template <class Where> __device__ uint64_t DeviceLoop<Where>::answers_of_now()
 {
-    auto *words = reinterpret_cast<std::uint64_t *>(&launch_->answers[blockIdx.x]);
-    cuda::atomic_ref<std::uint64_t, cuda::thread_scope_system> both(*words);
-    const std::uint64_t seen = both.load(cuda::std::memory_order_acquire);
-    const std::uint32_t answered = place_.waiting & ~(place_.asked ^ static_cast<std::uint32_t>(seen));
-    return answered | std::uint64_t(seen >> 32 ? order_exit : 0) << 32;
+    auto *words = reinterpret_cast<uint64_t *>(&launch_->answers[blockIdx.x]);
+    cuda::atomic_ref<uint64_t, cuda::thread_scope_system> both(*words);
+    const uint64_t seen = both.load(cuda::std::memory_order_acquire);
+    const uint32_t answered = place_.waiting & ~(place_.asked ^ uint32_t(seen));
+    return answered | uint64_t(seen >> 32 ? order_exit : 0) << 32;
 }
 
 /* By all threads: takes what `answers_of_now` saw. */
-template <class Where> __device__ void DeviceLoop<Where>::collect(std::uint64_t told)
+template <class Where> __device__ void DeviceLoop<Where>::collect(uint64_t told)
 {
-    orders_ |= static_cast<std::uint32_t>(told >> 32);
-    for (std::uint32_t answered = static_cast<std::uint32_t>(told); answered; answered &= answered - 1) {
-        const unsigned number = __ffs(static_cast<int>(answered)) - 1;
-        const Line &line = launch_->lines[std::size_t(blockIdx.x) * slots_per_block + number];
+    orders_ |= uint32_t(told >> 32);
+    for (uint32_t answered = uint32_t(told); answered; answered &= answered - 1) {
+        const unsigned number = __ffs(int(answered)) - 1;
+        const Line &line = launch_->lines[size_t(blockIdx.x) * slots_per_block + number];
         Slot &slot = slot_at(number);
-        if (is_first_thread()) {
-            slot.result = *static_cast<const volatile std::int64_t *>(&line.result);
-        }
+        if (Thread::is_first()) { slot.result = *static_cast<const volatile int64_t *>(&line.result); }
         if (slot.page == page_in) {
-            const auto result = static_cast<std::int64_t>(tell(is_first_thread() ? slot.result : 0));
+            const auto result = static_cast<int64_t>(tell(Thread::is_first() ? slot.result : 0));
             copy_bytes(slot.address, address_of(page_at(page_in)), result > 0 ? result : 0);
         }
         place_.busy_pages &= ~slot.page;
@@ -116,5 +92,4 @@ template <class Where> __device__ void DeviceLoop<Where>::collect(std::uint64_t 
         place_.ready |= 1u << number;
     }
 }
-
 } // namespace gloop::detail

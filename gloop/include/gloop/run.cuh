@@ -5,7 +5,6 @@
 
 namespace gloop::detail
 {
-
 template <class Where> template <class Entry> __device__ void DeviceLoop<Where>::run(const Entry &entry)
 {
     if (!launch_->is_resumed) {
@@ -28,9 +27,7 @@ template <class Where> template <class Entry> __device__ void DeviceLoop<Where>:
         const bool is_time_to_look = __syncthreads_or(is_time());
         place_.free |= running_;
         running_ = 0;
-        if (is_time_to_look && !orders_) {
-            look();
-        }
+        if (is_time_to_look && !orders_) { look(); }
         if (orders_) {
             const bool is_ready = place_.ready || !place_.waiting;
             leave(orders_ & order_exit ? Left::forced : is_ready ? Left::ready : Left::waiting);
@@ -45,7 +42,7 @@ template <class Where> __device__ void DeviceLoop<Where>::begin_fresh()
     place_.free = ~0u;
     place_.own_free = (1u << own_places) - 1;
     points_left_ = launch_->points;
-    if (is_first_thread()) {
+    if (Thread::is_first()) {
         atomicAdd(&launch_->control->begun, 1);
         looked_ = clock64();
     }
@@ -54,14 +51,10 @@ template <class Where> __device__ void DeviceLoop<Where>::begin_fresh()
 /* False where this block had finished before. */
 template <class Where> __device__ bool DeviceLoop<Where>::begin_again()
 {
-    if (context_->place.is_finished) {
-        return false;
-    }
+    if (context_->place.is_finished) { return false; }
     begin_fresh();
     place_ = context_->place;
-    if constexpr (std::is_same_v<Where, Shared>) {
-        copy_words(slots_->near, context_->slots, sizeof(slots_->near));
-    }
+    if constexpr (std::is_same_v<Where, Shared>) { copy_words(slots_->near, context_->slots, sizeof(slots_->near)); }
     move_kept(false);
     __syncthreads();
     return true;
@@ -70,8 +63,8 @@ template <class Where> __device__ bool DeviceLoop<Where>::begin_again()
 /* In turn, from the one after the last: a chain of tasks holds up no answer for longer than 32 points. */
 template <class Where> __device__ void DeviceLoop<Where>::call_next()
 {
-    const std::uint32_t later = place_.ready & (~0u << place_.current << 1);
-    place_.current = __ffs(static_cast<int>(later ? later : place_.ready)) - 1;
+    const uint32_t later = place_.ready & (~0u << place_.current << 1);
+    place_.current = __ffs(int(later ? later : place_.ready)) - 1;
     running_ = 1u << place_.current;
     place_.ready &= ~running_;
     const Slot &slot = slot_at(place_.current);
@@ -81,19 +74,18 @@ template <class Where> __device__ void DeviceLoop<Where>::call_next()
 template <class Where> __device__ bool DeviceLoop<Where>::begin_logical_block()
 {
     place_.keeps = 0;
-    const std::uint32_t *grid = launch_->logical;
-    place_.logical = tell(is_first_thread() ? atomicAdd(&launch_->control->next, 1) : 0);
+    const uint32_t *grid = launch_->logical;
+    place_.logical = tell(Thread::is_first() ? atomicAdd(&launch_->control->next, 1) : 0);
     return place_.logical < grid[0] * grid[1] * grid[2];
 }
 
 template <class Where> __device__ void DeviceLoop<Where>::look()
 {
-    std::uint64_t told = 0;
-    if (is_first_thread()) {
+    uint64_t told = 0;
+    if (Thread::is_first()) {
         looked_ = clock64();
-        const bool is_told = load(launch_->give_way) | load(&launch_->control->stop);
-        const bool is_leaving = is_told || (launch_->points && points_left_ == 0);
-        told = (place_.waiting ? answers_of_now() : 0) | std::uint64_t(is_leaving ? order_leave : 0) << 32;
+        const bool is_leaving = is_told_to_leave() || (launch_->points && points_left_ == 0);
+        told = (place_.waiting ? answers_of_now() : 0) | uint64_t(is_leaving ? order_leave : 0) << 32;
     }
     collect(tell(told));
 }
@@ -101,20 +93,18 @@ template <class Where> __device__ void DeviceLoop<Where>::look()
 /* For answers, as there is nothing else to do. The first thread polls; the others wait at the barrier in `tell`. */
 template <class Where> __device__ void DeviceLoop<Where>::wait()
 {
-    std::uint64_t told = 0;
-    if (is_first_thread()) {
-        const std::uint64_t since = clock64();
+    uint64_t told = 0;
+    if (Thread::is_first()) {
+        const uint64_t since = clock64();
         bool is_counted = false;
         for (unsigned nap_ns = 64; !(told = answers_of_now()); nap_ns = nap_ns < 1000 ? 2 * nap_ns : 2000) {
-            if (load(launch_->give_way) | load(&launch_->control->stop) || is_idle_end(&is_counted, since)) {
-                told = std::uint64_t(order_leave) << 32;
+            if (is_told_to_leave() || is_idle_end(&is_counted, since)) {
+                told = uint64_t(order_leave) << 32;
                 break;
             }
             __nanosleep(nap_ns);
         }
-        if (is_counted) {
-            atomicSub(&launch_->control->idle, 1);
-        }
+        if (is_counted) { atomicSub(&launch_->control->idle, 1); }
         looked_ = clock64();
     }
     collect(tell(told));
@@ -124,16 +114,13 @@ template <class Where> __device__ void DeviceLoop<Where>::wait()
  * Whether all blocks in the kernel have been idle for long. One that goes on at this very moment sees `stop` at its
  * next look, and the host launches the kernel again at once, as that block is ready.
  */
-template <class Where> __device__ bool DeviceLoop<Where>::is_idle_end(bool *is_counted, std::uint64_t since)
+template <class Where> __device__ bool DeviceLoop<Where>::is_idle_end(bool *is_counted, uint64_t since)
 {
-    if (launch_->idle_cycles == 0) {
-        return false;
-    }
-    if (!*is_counted && std::uint64_t(clock64()) - since > launch_->idle_cycles) {
+    if (launch_->idle_cycles && !*is_counted && uint64_t(clock64()) - since > launch_->idle_cycles) {
         *is_counted = true;
         atomicAdd(&launch_->control->idle, 1);
     }
-    return *is_counted && load(&launch_->control->idle) >= load(&launch_->control->begun);
+    return *is_counted && control()->idle >= control()->begun;
 }
 
 /* Behind a barrier: no callback runs, and what the first thread wrote into slots is seen. */
@@ -145,49 +132,43 @@ template <class Where> __device__ void DeviceLoop<Where>::leave(Left left)
         }
         move_kept(true);
     }
-    if (is_first_thread()) {
+    if (Thread::is_first()) {
         place_.is_finished = left == Left::finished;
         context_->place = place_;
         launch_->states[blockIdx.x] = {left, place_.waiting};
-        if (left != Left::finished) {
-            atomicExch(&launch_->control->stop, 1);
-        }
+        if (left != Left::finished) { atomicExch(&launch_->control->stop, 1); }
         atomicSub(&launch_->control->begun, 1);
     }
 }
 
-template <class Where> __device__ void DeviceLoop<Where>::keep(void *pointer, std::size_t bytes)
+template <class Where> __device__ void DeviceLoop<Where>::keep(void *pointer, size_t bytes)
 {
-    const std::uint32_t offset = static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+    const uint32_t offset = uint32_t(__cvta_generic_to_shared(pointer));
     if (!__isShared(pointer) || offset % 8 || bytes % 8) {
         fail_all("keep names what is not shared memory, or no multiple of 8 bytes");
     }
     __syncthreads(); /* of the first thread's last keep */
-    std::uint32_t number = 0;
-    std::uint64_t total = bytes;
-    for (std::uint32_t other = 0; other < place_.keeps; other++) {
+    uint32_t number = 0;
+    uint64_t total = bytes;
+    for (uint32_t other = 0; other < place_.keeps; other++) {
         if (context_->keeps[other].offset == offset) {
             number = other + 1;
         } else {
             total += context_->keeps[other].bytes;
         }
     }
-    if (number == 0) {
-        number = ++place_.keeps;
-    }
+    if (number == 0) { number = ++place_.keeps; }
     if (number > most_keeps || total > launch_->kept_bytes) {
         fail_all("keep names more than 8 pieces, or more shared memory than the kernel has");
     }
     __syncthreads();
-    if (is_first_thread()) {
-        context_->keeps[number - 1] = {offset, static_cast<std::uint32_t>(bytes)};
-    }
+    if (Thread::is_first()) { context_->keeps[number - 1] = {offset, uint32_t(bytes)}; }
 }
 
 template <class Where> __device__ void DeviceLoop<Where>::move_kept(bool is_saved)
 {
-    std::uint64_t place = blockIdx.x * launch_->kept_bytes;
-    for (std::uint32_t number = 0; number < place_.keeps; number++) {
+    uint64_t place = blockIdx.x * launch_->kept_bytes;
+    for (uint32_t number = 0; number < place_.keeps; number++) {
         const Keep &keep = context_->keeps[number];
         void *shared = __cvta_shared_to_generic(keep.offset);
         if (is_saved) {
@@ -198,5 +179,4 @@ template <class Where> __device__ void DeviceLoop<Where>::move_kept(bool is_save
         place += keep.bytes;
     }
 }
-
 } // namespace gloop::detail

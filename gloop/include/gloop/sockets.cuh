@@ -16,14 +16,14 @@
 
 namespace gloop::detail
 {
-
 struct Job {
-    std::size_t place; /* block * slots_per_block + slot */
+    size_t place; /* block * slots_per_block + slot */
     Line line;
     std::string name;
     std::vector<unsigned char> data; /* of a socket, without a page: what came, or is to be sent */
-    std::size_t sent = 0;
+    size_t sent = 0;
 
+    std::string address() const { return name.empty() ? "a connection" : name + ":" + std::to_string(line.mode); }
     unsigned char *bytes() { return line.page ? reinterpret_cast<unsigned char *>(line.page) : data.data(); }
 };
 
@@ -32,9 +32,7 @@ inline int socket_of(const std::string &name, int port, bool is_listening)
 {
     addrinfo hints = {}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
-    if (getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
-        return -EADDRNOTAVAIL;
-    }
+    if (getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) { return -EADDRNOTAVAIL; }
     int result = -EADDRNOTAVAIL;
     const int on = 1;
     for (const addrinfo *each = found; each && result < 0; each = each->ai_next) {
@@ -44,9 +42,7 @@ inline int socket_of(const std::string &name, int port, bool is_listening)
                                   ? bind(fd, each->ai_addr, each->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0
                                   : connect(fd, each->ai_addr, each->ai_addrlen) == 0 || errno == EINPROGRESS;
         result = is_there ? fd : -errno;
-        if (fd >= 0 && !is_there) {
-            ::close(fd);
-        }
+        if (fd >= 0 && !is_there) { ::close(fd); }
     }
     freeaddrinfo(found);
     return result;
@@ -56,24 +52,19 @@ class Sockets
 {
   public:
     /* Who is told how a job ended: at once, or from `look`. */
-    using Answer = std::function<void(Job &&, std::int64_t)>;
+    using Answer = std::function<void(Job &&, int64_t)>;
 
     explicit Sockets(Answer answer)
         : answer_(std::move(answer)), epoll_(epoll_create1(EPOLL_CLOEXEC)),
           bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
     {
-        if (!is_watched(bell_, EPOLLIN)) {
-            throw Error(std::string("gloop: no epoll: ") + std::strerror(errno));
-        }
+        if (!is_watched(bell_, EPOLLIN)) { throw Error(std::string("gloop: no epoll: ") + std::strerror(errno)); }
     }
     ~Sockets()
     {
         ::close(epoll_);
         ::close(bell_);
     }
-    Sockets(const Sockets &) = delete;
-    Sockets &operator=(const Sockets &) = delete;
-
     /* Ends `sleep`. By any thread. */
     void ring() const { eventfd_write(bell_, 1); }
 
@@ -87,7 +78,7 @@ class Sockets
     void serve(Job &&job)
     {
         const int fd = job.line.fd;
-        if (job.line.call == Call::end || job.line.call == Call::unbind) {
+        if (job.line.call == Call::end) {
             cancel(fd);
             answer_(std::move(job), or_errno(::close(fd)));
         } else {
@@ -109,7 +100,10 @@ class Sockets
         }
     }
 
-    void drop_all() { waiting_.clear(); }
+    void cancel_all()
+    {
+        while (!waiting_.empty()) { cancel(waiting_.begin()->first); }
+    }
 
   private:
     static bool is_outward(const Job &job) { return job.line.call == Call::send || job.line.call == Call::connect; }
@@ -120,7 +114,7 @@ class Sockets
         bool is_blocked[2] = {false, false};
         for (auto each = waiting_.lower_bound(fd); each != waiting_.upper_bound(fd);) {
             bool &is_this_blocked = is_blocked[is_outward(each->second)];
-            const std::int64_t result = is_this_blocked ? -EAGAIN : attempt(each->second);
+            const int64_t result = is_this_blocked ? -EAGAIN : attempt(each->second);
             is_this_blocked = result == -EAGAIN;
             if (is_this_blocked) {
                 ++each;
@@ -130,13 +124,11 @@ class Sockets
                 answer_(std::move(job), result);
             }
         }
-        if (waiting_.count(fd) && !is_watched(fd, EPOLLIN | EPOLLOUT | EPOLLET)) {
-            cancel(fd);
-        }
+        if (waiting_.count(fd) && !is_watched(fd, EPOLLIN | EPOLLOUT | EPOLLET)) { cancel(fd); }
     }
 
     /* Once for each socket: each change is told, and what is there already. */
-    bool is_watched(int fd, std::uint32_t events) const
+    bool is_watched(int fd, uint32_t events) const
     {
         epoll_event event = {};
         event.events = events;
@@ -145,15 +137,13 @@ class Sockets
     }
 
     /* -EAGAIN: it has to wait. */
-    static std::int64_t attempt(Job &job)
+    static int64_t attempt(Job &job)
     {
         const Line &line = job.line;
         const int fd = line.fd, on = 1;
         pollfd ready = {fd, short(is_outward(job) ? POLLOUT : POLLIN), 0};
-        std::int64_t result = 0;
-        if (poll(&ready, 1, 0) == 0) {
-            return -EAGAIN;
-        }
+        int64_t result = 0;
+        if (poll(&ready, 1, 0) == 0) { return -EAGAIN; }
         if (line.call == Call::connect) {
             int error = 0;
             socklen_t bytes = sizeof(error);
@@ -167,14 +157,14 @@ class Sockets
             return result;
         }
         if (line.call == Call::receive) {
-            job.data.resize(line.page ? 0 : std::min<std::size_t>(line.bytes, Copier::bytes_at_once));
+            job.data.resize(line.page ? 0 : std::min<size_t>(line.bytes, Copier::bytes_at_once));
             return or_errno(recv(fd, job.bytes(), line.page ? line.bytes : job.data.size(), MSG_DONTWAIT));
         }
         while (result >= 0 && job.sent < line.bytes) {
             result = or_errno(send(fd, job.bytes() + job.sent, line.bytes - job.sent, MSG_DONTWAIT | MSG_NOSIGNAL));
-            job.sent += std::max<std::int64_t>(result, 0);
+            job.sent += std::max<int64_t>(result, 0);
         }
-        return result < 0 ? result : std::int64_t(line.bytes);
+        return result < 0 ? result : int64_t(line.bytes);
     }
 
     void cancel(int fd)
@@ -188,5 +178,4 @@ class Sockets
     const int epoll_, bell_;
     std::multimap<int, Job> waiting_;
 };
-
 } // namespace gloop::detail

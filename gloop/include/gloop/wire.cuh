@@ -8,12 +8,11 @@
  */
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
 namespace gloop
 {
-
 /* Where a kernel's event loops keep the two callbacks in use: 850 bytes of shared memory, or 16. */
 struct Shared;
 struct Global;
@@ -22,90 +21,72 @@ namespace detail
 {
 
 constexpr unsigned slots_per_block = 32;
-constexpr std::size_t closure_bytes = 384;
-constexpr std::size_t name_bytes = 256;
-constexpr std::size_t page_bytes = 64 * 1024;
-constexpr std::uint32_t page_in = 1, page_out = 2; /* a block's two pages in pinned memory, as bits */
+constexpr size_t closure_bytes = 384;
+constexpr size_t name_bytes = 256;
+constexpr size_t page_bytes = 64 * 1024;
+constexpr uint32_t page_in = 1, page_out = 2; /* a block's two pages in pinned memory, as bits */
 constexpr unsigned most_keeps = 8;
 constexpr unsigned own_places = 2; /* closures of postTaskPerThread that wait at once */
 
-enum class Call : std::uint32_t {
-    open,
-    read,
-    write,
-    mmap,
-    munmap,
-    msync,
-    fstat,
-    ftruncate,
-    close, /* of files */
-    connect,
-    bind,
-    unbind,
-    accept,
-    receive,
-    send,
-    end /* of sockets */
-};
+enum class Call { open, read, write, map, unmap, sync, stat, resize, close, connect, bind, end, accept, receive, send };
 
-/* A request and its answer, one cache line in pinned memory. The block writes it, and the host does once the request is
- * out. */
+/* A request and its answer in pinned memory. The block writes it, and the host does once the request is out. */
 struct alignas(64) Line {
     Call call;
-    std::int32_t fd = -1;
-    std::uint64_t offset = 0, bytes = 0;
-    std::uint64_t address = 0;        /* in the device's memory, of the program's buffer */
-    std::int32_t flags = 0, mode = 0; /* or the port */
-    std::uint64_t page = 0;           /* pinned, with what is written or was read; 0: the driver copies */
-    std::int64_t result = 0;
+    int32_t fd = -1;
+    uint64_t offset = 0, bytes = 0;
+    uint64_t address = 0;        /* in the device's memory, of the program's buffer */
+    int32_t flags = 0, mode = 0; /* or the port */
+    uint64_t page = 0; /* pinned, with what is written or was read; 0: the driver copies. At first which of the two */
+    int64_t result = 0;
 };
 static_assert(sizeof(Line) == 64, "a request is one cache line");
 
 /* What the host tells a block: a line of its own, as blocks poll. `orders`: not zero ends the launch. */
 struct alignas(64) Answers {
-    std::uint32_t answered, orders;
+    uint32_t answered, orders;
 };
 
 /* What a block tells the host when it leaves a kernel. `waiting`: slots whose answers it has not taken. */
-enum class Left : std::uint32_t { nothing, finished, ready, waiting, forced };
+enum class Left : uint32_t { nothing, finished, ready, waiting, forced };
 struct State {
     Left left;
-    std::uint32_t waiting;
+    uint32_t waiting;
 };
 
 /* Why a block trapped: the context is lost then, pinned memory is not. */
 struct Failure {
     char text[160], file[160];
-    std::int32_t line;
-    std::uint32_t is_set;
+    int32_t line;
+    uint32_t is_set;
 };
 
 /* In the device's memory, one for each host loop. The first three are zero when a kernel starts. */
 struct Control {
-    std::uint32_t begun; /* blocks in the kernel */
-    std::uint32_t idle;  /* of these, how many have had nothing to do for long */
-    std::uint32_t stop;  /* a block has left, so all shall */
-    std::uint32_t next;  /* logical block that nobody has begun */
+    uint32_t begun; /* blocks in the kernel */
+    uint32_t idle;  /* of these, how many have had nothing to do for long */
+    uint32_t stop;  /* a block has left, so all shall */
+    uint32_t next;  /* logical block that nobody has begun */
 };
 
 struct alignas(16) Slot {
     void *callback;
-    std::int64_t result;
-    std::uint64_t address;
-    std::uint32_t own; /* which of the places that each thread has, for postTaskPerThread */
-    std::uint32_t page;
+    int64_t result;
+    uint64_t address;
+    uint32_t own; /* which of the places that each thread has, for postTaskPerThread */
+    uint32_t page;
     alignas(16) unsigned char closure[closure_bytes];
 };
 
 /* A piece of shared memory, by its offset: its address is another one in another kernel. */
 struct Keep {
-    std::uint32_t offset, bytes;
+    uint32_t offset, bytes;
 };
 
 /* Where a block is, as all its threads know it: what survives the end of a kernel. Masks are of slots. */
 struct Place {
-    std::uint32_t free, ready, waiting, asked, busy_pages;
-    std::uint32_t own_free, current, logical, keeps, is_finished;
+    uint32_t free, ready, waiting, asked, busy_pages;
+    uint32_t own_free, current, logical, keeps, is_finished;
 };
 
 struct Context {
@@ -119,20 +100,19 @@ struct Launch {
     Context *contexts;         /* by block, in the device's memory, as the next four are */
     unsigned char *kept, *own; /* shared memory that is kept; closures of threads */
     Control *control;
-    const std::uint32_t *give_way;
-    std::uint32_t *asked; /* by block, pinned, as all others are; packed, since the host looks at all */
+    const uint32_t *give_way;
+    uint32_t *asked; /* by block, pinned, as all others are; packed, since the host looks at all */
     Answers *answers;
     State *states;
     Line *lines; /* by block and slot */
     char *names;
     unsigned char *pages; /* by block, two each */
     Failure *failure;
-    std::uint64_t kept_bytes, own_bytes, page_bytes; /* of a block, a closure, a page */
-    std::uint64_t look_cycles, idle_cycles;          /* 0: never */
-    std::uint32_t logical[3];
-    std::uint32_t points; /* after so many a block leaves; 0: only when it is told to */
-    std::uint32_t is_resumed;
+    uint64_t kept_bytes, own_bytes, page_bytes; /* of a block, a closure, a page */
+    uint64_t look_cycles, idle_cycles;          /* 0: never */
+    uint32_t logical[3];
+    uint32_t points; /* after so many a block leaves; 0: only when it is told to */
+    uint32_t is_resumed;
 };
-
 } // namespace detail
 } // namespace gloop

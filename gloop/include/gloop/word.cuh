@@ -12,44 +12,35 @@
 
 namespace gloop::detail
 {
-
 inline void *find_in_driver(const char *name)
 {
-    static void *const driver =
-        dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* the runtime has loaded it, or nobody */
+    static void *const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* which the runtime has loaded */
     return driver ? dlsym(driver, name) : nullptr;
 }
 
-inline std::shared_ptr<std::uint32_t> make_word()
+inline std::shared_ptr<uint32_t> make_word()
 {
     void *pointer = nullptr;
-    check(cudaMalloc(&pointer, sizeof(std::uint32_t)), "the word to give way");
-    const std::shared_ptr<std::uint32_t> word(static_cast<std::uint32_t *>(pointer), [](std::uint32_t *freed) {
-        if (const auto detach = reinterpret_cast<int (*)()>(find_in_driver("fairgv_yield_detach"))) {
-            detach();
-        }
+    check(cudaMalloc(&pointer, sizeof(uint32_t)), "the word to give way");
+    const std::shared_ptr<uint32_t> word(static_cast<uint32_t *>(pointer), [](uint32_t *freed) {
+        if (const auto detach = reinterpret_cast<int (*)()>(find_in_driver("fairgv_yield_detach"))) { detach(); }
         cudaFree(freed);
     });
-    check(cudaMemset(pointer, 0, sizeof(std::uint32_t)), "the word to give way");
+    check(cudaMemset(pointer, 0, sizeof(uint32_t)), "the word to give way");
     const auto attach = reinterpret_cast<int (*)(unsigned long long)>(find_in_driver("fairgv_yield_attach"));
     const int result = attach ? attach(reinterpret_cast<unsigned long long>(pointer)) : 0;
-    if (result != 0) {
-        throw Error("gloop: fairgv_yield_attach returns error " + std::to_string(result));
-    }
+    if (result != 0) { throw Error("gloop: fairgv_yield_attach returns error " + std::to_string(result)); }
     return word;
 }
 
 /* Of the current device. */
-inline std::shared_ptr<std::uint32_t> word_of(int device)
+inline std::shared_ptr<uint32_t> word_of(int device)
 {
     static std::mutex mutex;
-    static std::map<int, std::weak_ptr<std::uint32_t>> words;
-    const std::lock_guard<std::mutex> lock(mutex);
-    std::shared_ptr<std::uint32_t> word = words[device].lock();
-    if (!word) {
-        words[device] = word = make_word();
-    }
+    static std::map<int, std::weak_ptr<uint32_t>> words;
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<uint32_t> word = words[device].lock();
+    if (!word) { words[device] = word = make_word(); }
     return word;
 }
-
 } // namespace gloop::detail
