@@ -1,0 +1,1 @@
+"""GLoop, on softgpu."""
