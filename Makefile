@@ -131,7 +131,7 @@ docs: build $(SITE)
 	@echo "build/site/index.html"
 
 # C that is written by hand; what is generated is formatted by its generator.
-C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \
                   -e cuda_api/driver.h -e cuda_api/values.h -e cuda_api/variants.h)
 
 check: setup

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(__file__).with_name("floors.toml")
-C_SUFFIXES = {".c", ".h", ".cu", ".cc", ".cpp", ".S", ".inc"}
+C_SUFFIXES = {".c", ".h", ".cu", ".cuh", ".cc", ".cpp", ".S", ".inc"}
 PYTHON_SUFFIXES = {".py", ".pyi"}
 
 _COMMENT_OR_STRING = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)

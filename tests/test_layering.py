@@ -23,6 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "frontend_guest": {"ivshmem", "cuda_api"},
     "backend_host": {"ivshmem", "cuda_api", "scheduler"},
     "softgpu": {"cuda_api"},
+    "gloop": set(),
 }
 #: The guest's file of a call and the worker's, where their names differ, and why. Without a reason they are the same.
 OTHER_NAMES = {

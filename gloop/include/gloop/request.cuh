@@ -75,7 +75,7 @@ template <class Where> __device__ uint64_t DeviceLoop<Where>::answers_of_now()
 }
 
 /* By all threads: takes what `answers_of_now` saw. */
-template <class Where> __device__ void DeviceLoop<Where>::collect(uint64_t told)
+template <class Where> __device__ __noinline__ void DeviceLoop<Where>::collect(uint64_t told)
 {
     orders_ |= uint32_t(told >> 32);
     for (uint32_t answered = uint32_t(told); answered; answered &= answered - 1) {

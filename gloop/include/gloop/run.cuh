@@ -49,7 +49,7 @@ template <class Where> __device__ void DeviceLoop<Where>::begin_fresh()
 }
 
 /* False where this block had finished before. */
-template <class Where> __device__ bool DeviceLoop<Where>::begin_again()
+template <class Where> __device__ __noinline__ bool DeviceLoop<Where>::begin_again()
 {
     if (context_->place.is_finished) { return false; }
     begin_fresh();
@@ -79,7 +79,7 @@ template <class Where> __device__ bool DeviceLoop<Where>::begin_logical_block()
     return place_.logical < grid[0] * grid[1] * grid[2];
 }
 
-template <class Where> __device__ void DeviceLoop<Where>::look()
+template <class Where> __device__ __noinline__ void DeviceLoop<Where>::look()
 {
     uint64_t told = 0;
     if (Thread::is_first()) {
@@ -91,7 +91,7 @@ template <class Where> __device__ void DeviceLoop<Where>::look()
 }
 
 /* For answers, as there is nothing else to do. The first thread polls; the others wait at the barrier in `tell`. */
-template <class Where> __device__ void DeviceLoop<Where>::wait()
+template <class Where> __device__ __noinline__ void DeviceLoop<Where>::wait()
 {
     uint64_t told = 0;
     if (Thread::is_first()) {
@@ -124,7 +124,7 @@ template <class Where> __device__ bool DeviceLoop<Where>::is_idle_end(bool *is_c
 }
 
 /* Behind a barrier: no callback runs, and what the first thread wrote into slots is seen. */
-template <class Where> __device__ void DeviceLoop<Where>::leave(Left left)
+template <class Where> __device__ __noinline__ void DeviceLoop<Where>::leave(Left left)
 {
     if (left == Left::ready || left == Left::waiting) {
         if constexpr (std::is_same_v<Where, Shared>) {
@@ -141,7 +141,7 @@ template <class Where> __device__ void DeviceLoop<Where>::leave(Left left)
     }
 }
 
-template <class Where> __device__ void DeviceLoop<Where>::keep(void *pointer, size_t bytes)
+template <class Where> __device__ __noinline__ void DeviceLoop<Where>::keep(void *pointer, size_t bytes)
 {
     const uint32_t offset = uint32_t(__cvta_generic_to_shared(pointer));
     if (!__isShared(pointer) || offset % 8 || bytes % 8) {
@@ -165,7 +165,7 @@ template <class Where> __device__ void DeviceLoop<Where>::keep(void *pointer, si
     if (Thread::is_first()) { context_->keeps[number - 1] = {offset, uint32_t(bytes)}; }
 }
 
-template <class Where> __device__ void DeviceLoop<Where>::move_kept(bool is_saved)
+template <class Where> __device__ __noinline__ void DeviceLoop<Where>::move_kept(bool is_saved)
 {
     uint64_t place = blockIdx.x * launch_->kept_bytes;
     for (uint32_t number = 0; number < place_.keeps; number++) {
