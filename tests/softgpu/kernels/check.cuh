@@ -19,10 +19,12 @@ static void expect(const char *what, int index, double got, double wanted, doubl
 {
     double distance = got > wanted ? got - wanted : wanted - got;
 
-    if (distance <= tolerance)
+    if (distance <= tolerance) {
         return;
-    if (nr_wrong++ < 10)
+    }
+    if (nr_wrong++ < 10) {
         printf("%s[%d]: %.17g, expected %.17g\n", what, index, got, wanted);
+    }
 }
 
 template <typename T> static T *managed(size_t count)
