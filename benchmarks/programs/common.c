@@ -329,9 +329,13 @@ static void report(const struct options *options, const struct outcome *outcome)
     double throughput = outcome->work * outcome->nr_rounds / fmax(outcome->seconds, DBL_MIN);
     if (options->is_json) {
         printf("{\"name\": \"%s\", \"size\": %zu, \"unit\": \"%s\", \"throughput\": %.9g, \"rounds\": %.9g, "
-               "\"seconds\": %.9g, \"first_round_s\": %.9g, \"checked\": %s}\n",
+               "\"seconds\": %.9g, \"first_round_s\": %.9g, \"checked\": %s",
                benchmark->name, options->size, benchmark->unit, throughput, outcome->nr_rounds, outcome->seconds,
                outcome->first_round_s, options->is_checked ? "true" : "false");
+        if (benchmark->report) {
+            benchmark->report();
+        }
+        printf("}\n");
     } else {
         printf("%s: %.4g %s, %.6g rounds in %.3f s, first round %.3f s, %s\n", benchmark->name, throughput,
                benchmark->unit, outcome->nr_rounds, outcome->seconds, outcome->first_round_s,

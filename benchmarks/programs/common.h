@@ -44,6 +44,7 @@ struct benchmark {
     int (*check)(char *why, size_t why_size); /* after one round of each: 0 if equal, else 1 and a sentence in `why` */
     void (*reset)(void);                      /* NULL, or: device and loops back to the inputs; before the timed part */
     void (*release)(void);
+    void (*report)(void); /* NULL, or: prints further members of the object that --json prints */
 };
 
 /* Everything a main does. Returns its exit status: 0, 1 if the results differ, 2 if CUDA or the command line failed. */
