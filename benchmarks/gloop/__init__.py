@@ -1,0 +1,1 @@
+"""Programs on GLoop, each also without it, and what is measured with them."""
