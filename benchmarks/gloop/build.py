@@ -1,7 +1,7 @@
 """Compiles the ports to GLoop into build/benchmarks/gloop: `python -m benchmarks.gloop.build [NAME ...]`.
 
-A port of `PORTS` is NAME.cu with its loops, and the harness of benchmarks/programs; `SERVERS` have neither loops nor rounds; `LOAD` asks them, on
-the host alone. A port's loops stand beside it, or where it is one of benchmarks/programs, there.
+A port of `PORTS` is NAME.cu with its loops, and the harness of benchmarks/programs; `SERVERS` have neither loops nor rounds;
+`LOAD` asks them, on the host alone. A port's loops stand beside it, or where it is one of benchmarks/programs, there.
 """
 
 import argparse
