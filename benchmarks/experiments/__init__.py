@@ -11,6 +11,7 @@ from benchmarks.experiments.bursts import Bursts
 from benchmarks.experiments.clients import Clients
 from benchmarks.experiments.decisions import Decisions
 from benchmarks.experiments.elastic import ElasticShares
+from benchmarks.experiments.gloop import GLoop
 from benchmarks.experiments.loops import Loops
 from benchmarks.experiments.migration import Migration
 from benchmarks.experiments.mixed import Mixed
@@ -36,6 +37,7 @@ _ALL: tuple[Experiment, ...] = (
     Oversubscription(),
     Migration(),
     Balancing(),
+    GLoop(),
     Adapter(),
     Loops(),
     Decisions(),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +16,8 @@ RUN_LIMIT_S = 300.0
 class Account:
     """One vGPU's, so far: GPU time charged for use, and for holding it without use, turns, launches, parts of large ones, and
     how often a thread of it was boosted. `turn_ns` is how long its turns may last now, `overuse_ns` what they went on beyond their ends while
-    others waited, and the bytes are of memory that made room for others', and that came back."""
+    others waited, and the bytes are of memory that made room for others', and that came back. `nr_gave_way`: kernels that ended when they were
+    asked to, by bounds in ns of how long that took."""
 
     used_ns: int
     held_ns: int
@@ -28,6 +29,7 @@ class Account:
     overuse_ns: int = 0
     swapped_out_bytes: int = 0
     swapped_in_bytes: int = 0
+    nr_gave_way: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -29,4 +29,13 @@ template <class Loop> __device__ void throttle_on(Loop *loop, volatile uint64_t 
     }
 }
 
+/* Each step is a request that the host refuses at once, and its answer. */
+template <class Loop> __device__ void throttle_ask_on(Loop *loop, volatile uint64_t *value, uint64_t nr_steps)
+{
+    throttle_block(value);
+    if (nr_steps > 1) {
+        gloop::net::close(loop, -1, [=](Loop *loop, int) { throttle_ask_on(loop, value, nr_steps - 1); });
+    }
+}
+
 #endif
