@@ -46,6 +46,7 @@ build: $(STAMP) $(MODULES)
 	@$(BIN)/python -m tests.programs.build
 	@$(BIN)/python -m tests.conformance.build >/dev/null
 	@$(BIN)/python -m benchmarks.build endless >/dev/null
+	@$(BIN)/python -m benchmarks.gloop.build >/dev/null
 
 # What Python loads is compiled whole whenever its builders run: so they run when a source or a flag is another one, or what they made is not theirs.
 MODULE_FILES := ivshmem/_ivshmem*.so backend_host/worker/_worker*.so backend_host/channels/*.so
@@ -104,7 +105,7 @@ test-qemu: setup
 test-packages: packages
 	@$(BIN)/python -m pytest -q -m package tests/packaging
 
-# The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
+# The quick subset, six minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
 DEVICE ?= auto
 bench: build
 	@$(BIN)/python -m benchmarks.cli suite quick --device $(DEVICE)

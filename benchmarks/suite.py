@@ -16,6 +16,8 @@ from benchmarks.devices import choose_device
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Conduct, beside_the_paper, terminal
 from benchmarks.experiments import EXPERIMENTS
+from benchmarks.experiments.gloop import GLoop
+from benchmarks.gloop.build import build_all as build_ports
 from benchmarks.guests.session import left_s
 from benchmarks.paper import Finding
 from benchmarks.sheet import Sheet
@@ -111,6 +113,8 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
         with raised_signals():
             console.print("the programs are built")
             build_all()
+            if any(entry.words.startswith(GLoop.name) for entry in suite.entries):
+                build_ports()
             for entry in (entry for entry in suite.entries if entry.device in ("", options.device)):
                 path = options.output / f"{entry.file}-{options.device}.json"
                 path.unlink(missing_ok=True)

@@ -110,6 +110,6 @@ class GLoop(Experiment):
         told = []
         for axes, part in zip(figure.subplots(len(measured), 1, squeeze=False)[:, 0], measured, strict=True):
             if finding := part.draw(axes, document):
-                axes.set_title(finding, fontsize="small")
+                axes.set_title(finding if told else "", fontsize="small")
                 told.append(finding)
         head(figure, told[0] if told else "Event-driven kernels", document)
