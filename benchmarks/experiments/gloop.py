@@ -107,7 +107,7 @@ class GLoop(Experiment):
         if not measured:
             raise NotMeasurableError("nothing was measured")
         figure.set_size_inches(PANEL_INCHES[0], PANEL_INCHES[1] * len(measured))
-        told = []
+        told: list[str] = []
         for axes, part in zip(figure.subplots(len(measured), 1, squeeze=False)[:, 0], measured, strict=True):
             if finding := part.draw(axes, document):
                 axes.set_title(finding if told else "", fontsize="small")

@@ -26,8 +26,10 @@ SIZES = {"hybridsort": "9000", "mummergpu": "300", "tpacf": "300"}
 
 @pytest.fixture(autouse=True, scope="module")
 def device() -> Iterator[None]:
-    with private_device("soft"):
-        yield
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("FAIRGV_SOFTGPU_TIERS", "2")  # begin with quick code: sizes are small
+        with private_device("soft"):
+            yield
 
 
 @pytest.fixture(scope="module", params=SYSTEMS)
