@@ -47,6 +47,7 @@ class Copier
     Copier() : staging_(make_memory(bytes_at_once, true))
     { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream for copies"); }
     ~Copier() { cudaStreamDestroy(stream_); }
+
     unsigned char *staging() const { return staging_.get(); }
     void to_device(uint64_t target, size_t bytes) { copy(reinterpret_cast<void *>(target), staging(), bytes); }
     void from_device(uint64_t source, size_t bytes) { copy(staging(), reinterpret_cast<void *>(source), bytes); }

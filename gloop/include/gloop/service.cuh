@@ -87,7 +87,6 @@ class Service
     void look()
     {
         using Clock = std::chrono::steady_clock;
-        constexpr timespec nap = {0, 50 * 1000};
         Clock::time_point last = Clock::now();
         while (!is_ending_) {
             while (nr_knocking_) { std::this_thread::yield(); } /* whom a lock that is taken again at once keeps out */
@@ -98,11 +97,10 @@ class Service
                 is_running = is_running_;
                 last = look_at_blocks() ? Clock::now() : last;
             }
-            if (!is_running) {
-                sockets_.sleep(nullptr);
-            } else if (Clock::now() - last > std::chrono::microseconds(50)) {
-                sockets_.sleep(&nap);
-            }
+            const int64_t waited_ns = std::chrono::nanoseconds(Clock::now() - last).count();
+            const timespec nap = {0,
+                                  std::min<long>(waited_ns, 200 * 1000)}; /* the longer, the longer nobody has asked */
+            if (!is_running || waited_ns > 50 * 1000) { sockets_.sleep(is_running ? &nap : nullptr); }
         }
     }
 

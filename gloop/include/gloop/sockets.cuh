@@ -65,6 +65,7 @@ class Sockets
         ::close(epoll_);
         ::close(bell_);
     }
+
     /* Ends `sleep`. By any thread. */
     void ring() const { eventfd_write(bell_, 1); }
 

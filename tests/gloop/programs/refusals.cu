@@ -53,6 +53,19 @@ void fault()
     });
 }
 
+/* More than the buffer has: the driver does not copy that. */
+void read_too_much()
+{
+    char *buffer = nullptr;
+    cudaMalloc(&buffer, 4096);
+    gloop::HostLoop host;
+    host.launch(3, 64, [=] __device__(Loop *loop) {
+        gloop::fs::open(loop, "/proc/self/exe", O_RDONLY, [=](Loop *loop, int fd) {
+            gloop::fs::read(loop, fd, 0, 1 << 30, buffer, [=](Loop *, int) {});
+        });
+    });
+}
+
 void launch_in_child()
 {
     gloop::HostLoop host;
@@ -116,6 +129,7 @@ int main(int nr_arguments, char **arguments)
         {"own", post_much_per_thread},
         {"keep", keep_global},
         {"fault", fault},
+        {"copy", read_too_much},
         {"name", [] { gloop::Name(std::string(256, 'n')); }},
         {"fork", launch_in_child},
         {"idle", [=] { wait_for_anybody(port); }},
