@@ -19,6 +19,7 @@ from tests.gloop.conftest import Runner
         ("own", "gloop: postTaskPerThread captures more than Options::per_thread_bytes"),
         ("keep", "gloop: keep names what is not shared memory, or no multiple of 8 bytes"),
         ("fault", "gloop: a kernel: an illegal memory access was encountered"),
+        ("copy", "gloop: a copy between host and device: invalid argument (/proc/self/exe)"),
         ("name", "gloop: a name of more than 255 bytes: nnnn"),
     ],
 )
