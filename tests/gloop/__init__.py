@@ -1,1 +1,1 @@
-"""GLoop, on softgpu."""
+"""GLoop on a device itself, and through FairGV."""

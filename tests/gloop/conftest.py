@@ -1,4 +1,7 @@
-"""The programs, compiled once, and two ways to run them: on softgpu itself, and as guests of a daemon on it."""
+"""The programs, compiled once, and two ways to run them: on a device itself, and as guests of a daemon on it.
+
+The device is softgpu, or a GPU (`-m gpu`).
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -6,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from backend_host.entitlement import Entitlement
 from tests.end_to_end.host import TIMEOUT_S, Host, start_host, stop_host
 from tests.gloop.build import OUTPUT, build_all
 
@@ -34,10 +38,10 @@ class Runner:
         return subprocess.CompletedProcess(child.args, child.returncode, output, errors)
 
 
-@pytest.fixture(scope="session")
-def gloop_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+@pytest.fixture(scope="session", params=["soft", pytest.param("cuda", marks=pytest.mark.gpu)])
+def gloop_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     build_all()
-    host = start_host(tmp_path_factory.mktemp("gloop"))
+    host = start_host(tmp_path_factory.mktemp("gloop"), device=request.param, vgpu=Entitlement(gpu="0"))
     yield host
     stop_host(host)
 
