@@ -8,7 +8,16 @@ import pytest
 from backend_host.device.readings import NOT_BOUND, Bound, Keeps, WorkerReading, WorkerState
 from backend_host.errors import RefusedError
 from backend_host.generated.counters import WorkerCounters
-from backend_host.move.plan import PAUSE_S, REPLAY_PAUSE_S, REPLAY_PAUSE_S_PER_GIB, NoPlanError, Plan, Side, Traveller, make_plan
+from backend_host.move.plan import (
+    PAUSE_S,
+    REPLAY_PAUSE_S,
+    REPLAY_PAUSE_S_PER_GIB,
+    NoPlanError,
+    Plan,
+    Side,
+    Traveller,
+    make_plan,
+)
 from scheduler.placement import Candidate, Wish
 
 GIB = 1 << 30
