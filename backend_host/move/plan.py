@@ -34,8 +34,8 @@ REPLAY_PAUSE_S = 0.007
 REPLAY_PAUSE_S_PER_GIB = 0.004
 REPLAY_AHEAD_S = 0.5
 REPLAY_AHEAD_S_PER_GIB = 0.02
-"""By replay: programs let go of one device and are on the other, and all of their memory is copied again, as nobody knows beforehand how much of
-it changes; before that contexts with their objects are made, and memory is copied from one device to the other. From docs/lab/moves.md."""
+"""By replay: programs let go of one device and are on the other, and all of their memory is copied again, as nobody knows beforehand how much
+of it changes; before that contexts with their objects are made, and memory is copied from one device to the other. From docs/lab/moves.md."""
 _GIB = 1 << 30
 _NO_FAST_MOVES = "its programs are not kept ready for replay: fast_moves is not set (docs/migration.md)"
 
