@@ -105,7 +105,7 @@ test-qemu: setup
 test-packages: packages
 	@$(BIN)/python -m pytest -q -m package tests/packaging
 
-# The quick subset, six minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
+# The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
 DEVICE ?= auto
 bench: build
 	@$(BIN)/python -m benchmarks.cli suite quick --device $(DEVICE)

@@ -45,14 +45,14 @@ class Suite:
 
 
 SUITES: Mapping[str, Suite] = {
-    "quick": Suite(5.7, (
+    "quick": Suite(4.7, (
         Entry("overhead", "overhead --seconds 0.4 --repetitions 1 --kernel-us 51,391 --rounds 5 --mib 32", 2.0),
         Entry("mmr", "mmr --program matrixMul,spin --seconds 3 --repetitions 1 --policy fair,first-come --native", 0.9),
         Entry("mixed", "mixed --program matrixMul --background-us 207,10000 --seconds 2 --repetitions 1", 0.5),
         Entry("work-conserving", "work-conserving --sleep-percent 0,80 --seconds 2 --repetitions 1", 0.4),
         Entry("accounting", "accounting --programs matrixMul,scan --kernel-us 1000 --seconds 2", 0.4),
+        Entry("gloop", "gloop --only points,apps --seconds 0.3", 0.6),
         Entry("loops", "loops --seconds 0.2 --repetitions 1", 1.1, "soft"),
-        Entry("gloop", "gloop --only points,apps --seconds 0.4", 1.0),
     )),
     "full-1": Suite(9.3, (
         Entry("overhead", "overhead --seconds 0.6 --repetitions 2", 5.2),
