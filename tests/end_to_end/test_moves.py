@@ -1,26 +1,31 @@
 """vGPUs that move to another Gpu while their programs run: programs notice nothing, and nothing is left of what could not be."""
 
-import json
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from sys import executable
-from typing import Any, ClassVar
 
 import pytest
 
 from backend_host.cli import host_command
-from backend_host.errors import RefusedError
-from backend_host.ipc import Connection
 from backend_host.launching import wait_for_end
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
+from tests.end_to_end.travel import (
+    KEPT,
+    PAUSES,
+    Program,
+    begin_to_move,
+    devices,
+    end_programs,
+    go_together,
+    migrate,
+    neighbours_run_on,
+    number,
+    vgpu,
+)
 
 NR_MOVES = 4
-KEPT, PAUSES = "kept_addresses", "pauses"
-STAGES = ("", "preparing", "leaving", "changing", "returning", "done", "aborted", "failed")
 
 
 @pytest.fixture(scope="module")
@@ -43,79 +48,6 @@ def own_host(two_devices: None, tmp_path: Path) -> Iterator[Host]:
 def ended() -> Iterator[None]:
     yield
     end_programs()
-
-
-def end_programs() -> None:
-    """None outlives its test, and nothing is left of what they had."""
-    hosts = {program.host.state_dir: program.host for program in Program.all}
-    while Program.all:
-        with Program.all.pop().child as child:
-            child.kill()
-    for host in hosts.values():
-        wait_until(partial(has_no_vgpu, host), "their vGPUs are gone")
-        assert [(gpu["vgpus"], gpu["used_bytes"]) for gpu in devices(host)] == [([], 0), ([], 0)]
-
-
-def has_no_vgpu(host: Host) -> bool:
-    return not host.status()["vgpus"]
-
-
-class Program:
-    """One that computes once for each line, and says a line of it."""
-
-    all: ClassVar[list["Program"]] = []
-
-    def __init__(self, host: Host, vgpu: str, name: str = PAUSES) -> None:
-        self.host = host
-        self.all.append(self)
-        self.child = host.start(name, options=("--vgpu", vgpu), stdin=subprocess.PIPE)
-        assert self._line() == "ready\n"
-
-    def _line(self) -> str:
-        assert self.child.stdout is not None
-        return str(self.child.stdout.readline())
-
-    def computes(self) -> str:
-        assert self.child.stdin is not None
-        self.child.stdin.write("\n")
-        self.child.stdin.flush()
-        return self._line()
-
-    def ends(self) -> list[str]:
-        """The lines that it said last."""
-        output, errors = self.child.communicate(timeout=60)
-        assert self.child.returncode == 0, (output, errors)
-        return output.splitlines()
-
-
-def devices(host: Host) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(host_command(host.state_dir, "devices", "--json").stdout)
-    return found
-
-
-def migrate(host: Host, vgpu: str, to: int | None = None) -> dict[str, Any]:
-    """To the other Gpu, where nothing is said."""
-    to = other(host, vgpu) if to is None else to
-    answer = host_command(host.state_dir, "migrate", vgpu, "--to", str(to), "--json")
-    assert answer.stdout, answer.stderr
-    told: dict[str, Any] = json.loads(answer.stdout)
-    assert (answer.returncode, told["stage"]) == (0, "done"), told
-    return told
-
-
-def vgpu(host: Host, name: str) -> dict[str, Any]:
-    [found] = [each for each in host.status()["vgpus"] if each["name"] == name]
-    return dict(found)
-
-
-def number(host: Host, name: str) -> int:
-    """Of the Gpu that it is on."""
-    return int(vgpu(host, name)["gpu_number"])
-
-
-def other(host: Host, name: str) -> int:
-    """The number of the Gpu that it is not on."""
-    return 1 - number(host, name)
 
 
 def test_a_program_that_keeps_addresses_of_every_kind_notices_nothing(host: Host) -> None:
@@ -164,26 +96,11 @@ def test_the_guests_device_stays_what_it_was(host: Host) -> None:
 
 
 def test_all_programs_of_a_vgpu_go_together(host: Host) -> None:
-    programs = [Program(host, "web", name) for name in (PAUSES, KEPT, PAUSES)]
-    for each in programs:
-        each.computes()
-    assert migrate(host, "web")["plan"]["nr_programs"] == 3
-    for each in programs:
-        each.computes()
-        assert each.ends()[-1] == "PASS"
+    go_together(host, (PAUSES, KEPT, PAUSES), 1, lambda: migrate(host, "web"))
 
 
 def test_neighbours_on_both_gpus_run_on(host: Host) -> None:
-    everybody = [Program(host, name, KEPT) for name in ("moves", "one", "other")]
-    if number(host, "one") == number(host, "other"):
-        migrate(host, "other")
-    for _ in range(2):
-        for each in everybody:
-            each.computes()
-        migrate(host, "moves")
-    for each in everybody:
-        each.computes()
-        assert each.ends()[-1] == "PASS"
+    neighbours_run_on(host, KEPT, lambda: migrate(host, "moves"))
 
 
 def test_work_that_does_not_end_keeps_it_where_it_is(host: Host) -> None:
@@ -264,22 +181,3 @@ def test_drain_under_load(host: Host) -> None:
             assert each.ends()[-1] == "PASS"
     finally:
         assert host_command(host.state_dir, "undrain", "0").returncode == 0
-
-
-def begin_to_move(host: Host, name: str, stage: str) -> subprocess.Popen[str]:
-    """Returns when the move has come to that stage, or was faster."""
-    words = [executable, "-m", "backend_host.cli", "--state-dir", str(host.state_dir), "migrate", name]
-    moving = subprocess.Popen(
-        [*words, "--to", str(other(host, name))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    wait_until(lambda: STAGES.index(stage_of(host, name)) >= STAGES.index(stage), f"it is {stage}")
-    return moving
-
-
-def stage_of(host: Host, name: str) -> str:
-    """Of its move."""
-    try:
-        with Connection(host.state_dir / "control.sock") as connection:
-            return str(connection.ask("migration", name=name)["migration"]["stage"])
-    except RefusedError:
-        return STAGES[0]

@@ -15,14 +15,16 @@ from backend_host.cli import host_command
 from backend_host.ipc import Connection
 from backend_host.launching import wait_for_end
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
-from tests.end_to_end.test_moves import (
+from tests.end_to_end.travel import (
     KEPT,
     PAUSES,
     Program,
     begin_to_move,
     devices,
     end_programs,
+    go_together,
     migrate,
+    neighbours_run_on,
     number,
     other,
     stage_of,
@@ -126,27 +128,11 @@ def test_the_best_mover_is_replay_and_nothing_is_left_there(host: Host) -> None:
 
 
 def test_all_programs_of_a_vgpu_go_together(host: Host) -> None:
-    programs = [Program(host, "web", name) for name in (PAUSES, CROSSING, PAUSES)]
-    for _ in range(2):
-        for each in programs:
-            each.computes()
-        assert replay(host)["plan"]["nr_programs"] == 3
-    for each in programs:
-        each.computes()
-        assert each.ends()[-1] == "PASS"
+    go_together(host, (PAUSES, CROSSING, PAUSES), 2, lambda: replay(host))
 
 
 def test_neighbours_on_both_gpus_run_on(host: Host) -> None:
-    everybody = [Program(host, name, CROSSING) for name in ("moves", "one", "other")]
-    if number(host, "one") == number(host, "other"):
-        migrate(host, "other")
-    for _ in range(2):
-        for each in everybody:
-            each.computes()
-        replay(host, "moves")
-    for each in everybody:
-        each.computes()
-        assert each.ends()[-1] == "PASS"
+    neighbours_run_on(host, CROSSING, lambda: replay(host, "moves"))
 
 
 def test_one_that_is_bound_is_named_and_moves_by_a_checkpoint(host: Host) -> None:

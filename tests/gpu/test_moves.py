@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.build import build
 from tests.end_to_end.host import Host, wait_until
-from tests.end_to_end.test_moves import KEPT, Program, devices, end_programs, migrate, number
+from tests.end_to_end.travel import KEPT, Program, devices, end_programs, migrate, number
 from tests.gpu.test_withdraw import NEIGHBOUR, entry
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]

@@ -21,13 +21,16 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "tests" / "programs").glob("*.cu"))
 KERNELS = sorted((Path(__file__).parent / "kernels").glob("*.cu"))
 NEEDS_80 = ("tensor_cores",)
+INCLUDES = ("-I", str(ROOT / "frontend_guest" / "include"))
 DRIVER = ROOT / "build" / "softgpu" / "libcuda.so.1"
 
 
 def _ptx(program: Path, folder: Path, *options: str) -> bytes:
     output = folder / "out.ptx"
     subprocess.run(
-        [find_nvcc().path, "-ptx", *options, "-o", str(output), str(program)], check=True, capture_output=True
+        [find_nvcc().path, "-ptx", *INCLUDES, *options, "-o", str(output), str(program)],
+        check=True,
+        capture_output=True,
     )
     return output.read_bytes()
 
