@@ -243,7 +243,7 @@ def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:
             each["totals"]["overuse_ns"],
             each["totals"]["swapped_out_bytes"],
             each["totals"]["swapped_in_bytes"],
-            each["totals"].get("nr_gave_way", {}),
+            each["totals"]["nr_gave_way"],
         )
         for each in found
     )
