@@ -64,6 +64,7 @@ def test_a_program_that_keeps_addresses_of_every_kind_is_bound_by_each(host: Hos
 @pytest.mark.parametrize("program", ["restless", "pauses"])
 def test_a_program_that_keeps_none_moves(host: Host, begin: Begin, program: str) -> None:
     begin(program)
+    wait_until(lambda: replay(host, "--dry-run").returncode == 0, "its images have been looked through")
     for _ in range(2):
         answer = replay(host)
         assert answer.returncode == 0, answer.stderr

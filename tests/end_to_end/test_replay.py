@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,14 @@ def ended() -> Iterator[None]:
 
 def replay(host: Host, name: str = "web") -> dict[str, Any]:
     """To the other Gpu."""
+    await_plan(host, name)
     return by("replay", host, name)
+
+
+def await_plan(host: Host, name: str = "web") -> None:
+    """Until all images have been looked through, which a thread does."""
+    planned = partial(move, host, name, "--mover", "replay", "--dry-run")
+    wait_until(lambda: planned().returncode == 0, "nothing binds it")
 
 
 def by(mover: str, host: Host, name: str = "web") -> dict[str, Any]:
@@ -116,6 +124,7 @@ def test_the_best_mover_is_replay_and_nothing_is_left_there(host: Host) -> None:
     program = Program(host, "web")
     program.computes()
     here = number(host, "web")
+    await_plan(host)
     plan = move(host, "web", "--dry-run").stdout.splitlines()
     assert plan[0] == f"web would move from GPU {here} to GPU {1 - here} by replay: one program with 50 MiB"
     answer = move(host, "web")
@@ -218,6 +227,7 @@ def test_a_worker_that_dies_on_its_way_leaves_nothing(host: Host, stage: str) ->
     program = Program(host, "web", CROSSING)
     program.computes()
     pid = worker_pid(host)
+    await_plan(host)
     moving = begin_to_move(host, "web", stage)
     os.kill(pid, signal.SIGKILL)
     moving.communicate(timeout=60)
@@ -232,6 +242,7 @@ def test_a_daemon_that_dies_in_a_move_costs_no_program(own_host: Host, stage: st
     program = Program(host, "web", CROSSING)
     program.computes()
     daemon_pid = host.status()["pid"]
+    await_plan(host)
     moving = begin_to_move(host, "web", stage)
     os.kill(daemon_pid, signal.SIGKILL)
     wait_for_end(daemon_pid)
