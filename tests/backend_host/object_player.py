@@ -38,6 +38,8 @@ CODE = """
 }
 """
 KEPT_BYTES = 1 << 20
+COPY, CHANGE = 3, 4
+"""Of enum fgw_motion."""
 CANARY_BYTES = 54321
 NR_LIES = 150
 WORDS = (0, 1, 8, 64, 1 << 31, 1 << 32, 1 << 63, (1 << 64) - 1, (1 << 64) - 8)
@@ -369,21 +371,21 @@ def play_replay(table: Table, folder: Path) -> Any:
     make_arrays(table)
     events = make_streams(table)
     used = table.c.quota_used()
-    bound = [table.c.replay_ahead(1)]
+    bound = [table.c.replay(COPY, 1)]
     table.serve("cuEventDestroy_v2", hEvent=events[0])
     make_streams(table)
     make_context(table, SECOND, is_primary=False)
     make_streams(table)
     table.load("cuModuleLoadDataEx", kernel_image(CODE + "// another image"))
     told, used_then = table.told(), table.c.quota_used()
-    bound.append(table.c.replay_cross())
+    bound.append(table.c.replay(CHANGE, 1))
     there = table.told()
     devices = [table.c.replay_end(1)]
     settled = table.told()
-    bound += [table.c.replay_ahead(0), table.c.replay_cross()]
+    bound += [table.c.replay(COPY, 0), table.c.replay(CHANGE, 0)]
     devices.append(table.c.replay_end(0))
     undone = table.told()
-    bound.append(table.c.replay_ahead(0))
+    bound.append(table.c.replay(COPY, 0))
     devices.append(table.c.replay_end(0))
     after = table.c.quota_used()
     table.end()
@@ -402,11 +404,11 @@ def play_bound(table: Table, folder: Path) -> Any:
     stream = table.make("cuStreamCreate", "phStream")
     bound = []
     for device in (7, 0):
-        bound.append(table.c.replay_ahead(device))
+        bound.append(table.c.replay(COPY, device))
         table.c.replay_end(0)
     texture(table, ARRAY, make_arrays(table)[0])
     told = table.told()
-    bound.append(table.c.replay_ahead(1))
+    bound.append(table.c.replay(COPY, 1))
     device = table.c.replay_end(0)
     told_then = table.told()
     table.serve("cuStreamDestroy_v2", hStream=stream)

@@ -252,39 +252,28 @@ bool kind_is_whole(uint32_t kind)
 
 /* ---- replay ---- */
 
-static enum fgw_stage poll_until(enum fgw_stage stage)
+static void poll_once(void)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    enum fgw_stage now = fgw_replay_stage(worker);
-    while (now != stage && fgw_replay_bound(worker) == 0) {
-        fgw_replay_poll(worker, true);
-        nanosleep(&nap, NULL);
-        now = fgw_replay_stage(worker);
-    }
-    return now;
-}
-
-/* Everything ahead, on this device. 0: it is there, or what it is bound by. */
-uint32_t replay_ahead(uint32_t device)
-{
-    fgw_control_set_motion_device(control, worker->grantee.slot_index, device);
-    fgw_control_set_motion(control, 0, FGW_MOTION_COPY);
     fgw_replay_poll(worker, true);
-    poll_until(FGW_STAGE_PREPARED);
-    return fgw_replay_bound(worker);
+    nanosleep(&nap, NULL);
 }
 
-uint32_t replay_cross(void)
+/* As far as this enum fgw_motion says, towards this device. 0: it is there, or what it is bound by. */
+uint32_t replay(uint32_t motion, uint32_t device)
 {
-    fgw_control_set_motion(control, 0, FGW_MOTION_CHANGE);
-    poll_until(FGW_STAGE_STANDS);
+    const enum fgw_stage stage = motion == FGW_MOTION_COPY ? FGW_STAGE_PREPARED : FGW_STAGE_STANDS;
+    fgw_control_set_motion_device(control, 0, device);
+    fgw_control_set_motion(control, 0, motion);
+    do {
+        poll_once();
+    } while (fgw_replay_stage(worker) != stage && fgw_replay_bound(worker) == 0);
     return fgw_replay_bound(worker);
 }
 
 /* For good, or back; nothing is left of it then. The device it is on. */
 int replay_end(bool is_for_good)
 {
-    const struct timespec nap = {.tv_nsec = 1000000};
     fgw_control_set_motion(control, 0, FGW_MOTION_NONE);
     if (is_for_good) {
         fgw_replay_settle(worker);
@@ -292,8 +281,7 @@ int replay_end(bool is_for_good)
         fgw_replay_undo(worker);
     }
     do {
-        fgw_replay_poll(worker, true);
-        nanosleep(&nap, NULL);
+        poll_once();
     } while (fgw_replay_is_active(worker));
     return worker->device;
 }
