@@ -11,6 +11,7 @@ from backend_host.worker.binds import UNKNOWN, binds
 from tests.backend_host.object_player import (
     ARRAY,
     CODE,
+    COPY,
     KEPT_BYTES,
     MAPPED,
     MAPPED_AT,
@@ -249,7 +250,7 @@ def play_shown(table: Table, folder: Path) -> Any:
         program = Program(table, kept_bytes)
         program.module(CODE)
         shown.append(table.c.shown())
-        table.c.replay_ahead(OTHER_THAN_ANY)
+        table.c.replay(COPY, OTHER_THAN_ANY)
         shown.append(table.c.shown())
         table.c.replay_end(0)
         table.end()
