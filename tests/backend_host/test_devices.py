@@ -1,5 +1,6 @@
 """Which device library serves: what a probe says, and one clear sentence for every library that cannot serve."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -291,10 +292,11 @@ def test_workers_have_the_wall_whatever_the_daemons_environment_says(
 
 
 def workers_of(pid: int) -> list[int]:
-    """Those below this process."""
+    """Those below this process. Threads and processes may end while they are looked at."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            is_worker = b"backend_host.worker.main\0--socket" in Path(f"/proc/{child}/cmdline").read_bytes()
-            found += [child] if is_worker else workers_of(child)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in map(int, (task / "children").read_text().split()):
+                is_worker = b"backend_host.worker.main\0--socket" in Path(f"/proc/{child}/cmdline").read_bytes()
+                found += [child] if is_worker else workers_of(child)
     return found

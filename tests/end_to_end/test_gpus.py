@@ -123,7 +123,7 @@ def test_what_programs_want_is_told(host: Host) -> None:
     child.terminate()
     child.communicate()
     wait_until(lambda: not vgpus(host), "it has ended")
-    assert host.status()["gpus"][0]["demand"] == 0
+    wait_until(lambda: host.status()["gpus"][0]["demand"] == 0, "nobody wants the Gpu, as the next look finds")
 
 
 def test_a_gpu_that_is_not_there(host: Host) -> None:
