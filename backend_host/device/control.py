@@ -35,6 +35,7 @@ from backend_host.device.readings import (
     WorkerReading,
     WorkerState,
 )
+from backend_host.device.spaces_told import SpacesTold, bounded
 from backend_host.generated.counters import BOUNDS, EACH, WorkerCounters
 from backend_host.worker._worker import ffi, lib
 
@@ -65,7 +66,7 @@ class ControlPageFullError(Exception):
     """All slots for vGPUs or workers are taken."""
 
 
-class ControlPage:
+class ControlPage(SpacesTold):
     """A mapped control page. Made with `create` or `adopt` (a daemon, once) or `open` (a worker's view); close it when done, or use `with`."""
 
     def __init__(self, page: ffi.CData, objects: Sequence[int] = ()) -> None:
@@ -115,7 +116,7 @@ class ControlPage:
         """A worker's view of a page, of descriptors as `for_worker` gives them. ControlPageError when it is none, or of another version."""
         if len(objects) != NR_OBJECTS:
             raise ControlPageError(f"a control page has {NR_OBJECTS} objects, not {len(objects)}")
-        page = lib.fgw_control_open(list(objects), _bounded(vgpu, MAX_VGPUS))
+        page = lib.fgw_control_open(list(objects), bounded(vgpu, MAX_VGPUS))
         if page == ffi.NULL:
             raise ControlPageError(f"not a control page of version {lib.FGW_CONTROL_VERSION}: {_errno_text()}")
         return cls(page)
@@ -126,10 +127,10 @@ class ControlPage:
 
         Its life is among them (worker/page/lives.h): it is told dead once nobody has that descriptor any more. OSError when there is none left.
         """
-        writable = {_GRANT, _OWN + _bounded(vgpu, MAX_VGPUS)}
+        writable = {_GRANT, _OWN + bounded(vgpu, MAX_VGPUS)}
         with contextlib.ExitStack() as opened:
             lent = list(self.objects)
-            lent[_LIVES] = lib.fgw_control_worker_begin(self.page, _bounded(slot, MAX_WORKERS))
+            lent[_LIVES] = lib.fgw_control_worker_begin(self.page, bounded(slot, MAX_WORKERS))
             if lent[_LIVES] < 0:
                 raise OSError(ffi.errno, _errno_text())
             opened.callback(os.close, lent[_LIVES])
@@ -176,39 +177,39 @@ class ControlPage:
 
     def vgpu_free(self, vgpu: int) -> None:
         """Gives the slot back. Its workers must have ended and been freed; a grant it still holds goes to the next one."""
-        lib.fgw_control_vgpu_free(self.page, _bounded(vgpu, MAX_VGPUS))
+        lib.fgw_control_vgpu_free(self.page, bounded(vgpu, MAX_VGPUS))
 
     def set_quota(self, vgpu: int, quota_bytes: int) -> None:
         """Changes the memory quota (0: none). What is allocated already stays."""
-        lib.fgw_control_set_quota(self.page, _bounded(vgpu, MAX_VGPUS), quota_bytes)
+        lib.fgw_control_set_quota(self.page, bounded(vgpu, MAX_VGPUS), quota_bytes)
 
     def set_limit(self, vgpu: int, limit_permille: int) -> None:
         """Changes how much of the GPU it uses at most, in thousandths (0: no limit). What it is to pay back stays."""
-        lib.fgw_control_set_share_limit(self.page, _bounded(vgpu, MAX_VGPUS), limit_permille)
+        lib.fgw_control_set_share_limit(self.page, bounded(vgpu, MAX_VGPUS), limit_permille)
 
     def set_suspended(self, vgpu: int, *, is_suspended: bool) -> None:
         """Has its workers bring their memory off the device, each until its client calls; or has those come back that have not."""
-        lib.fgw_control_set_suspended(self.page, _bounded(vgpu, MAX_VGPUS), is_suspended)
+        lib.fgw_control_set_suspended(self.page, bounded(vgpu, MAX_VGPUS), is_suspended)
 
     def set_motion(self, vgpu: int, motion: Motion) -> None:
         """How far its workers are to go, as it changes its Gpu (worker/page/motion.h)."""
-        lib.fgw_control_set_motion(self.page, _bounded(vgpu, MAX_VGPUS), motion)
+        lib.fgw_control_set_motion(self.page, bounded(vgpu, MAX_VGPUS), motion)
 
     def set_motion_device(self, slot: int, device: int) -> None:
         """Before a motion: the ordinal of the device that it leads to, as the worker in this slot counts them."""
-        lib.fgw_control_set_motion_device(self.page, _bounded(slot, MAX_WORKERS), device)
+        lib.fgw_control_set_motion_device(self.page, bounded(slot, MAX_WORKERS), device)
 
     def set_limits(
         self, vgpu: int, *, contexts: int = 0, streams: int = 0, modules: int = 0, image_bytes: int = 0
     ) -> None:
         """How many of each the vGPU's workers may have together (0: as many as they like). What is there already stays."""
         for limited, most in enumerate((contexts, streams, modules, image_bytes)):  # enum fgw_limited
-            lib.fgw_control_set_limit(self.page, _bounded(vgpu, MAX_VGPUS), limited, most)
+            lib.fgw_control_set_limit(self.page, bounded(vgpu, MAX_VGPUS), limited, most)
 
     def vgpu(self, vgpu: int) -> VgpuReading | None:
         """The account of one vGPU, or None when the slot is free."""
         reading = ffi.new("struct fgw_vgpu_reading *")
-        if not lib.fgw_control_vgpu_read(self.page, _bounded(vgpu, MAX_VGPUS), reading):
+        if not lib.fgw_control_vgpu_read(self.page, bounded(vgpu, MAX_VGPUS), reading):
             return None
         return VgpuReading(
             vgpu=vgpu,
@@ -242,31 +243,31 @@ class ControlPage:
 
     def worker_assign(self, slot: int, pid: int, vgpu: int, client: int) -> None:
         """Makes the worker in this slot one of the vGPU's, for this client of its region. Once, before it is given the page."""
-        lib.fgw_control_worker_assign(self.page, _bounded(slot, MAX_WORKERS), pid, _bounded(vgpu, MAX_VGPUS), client)
+        lib.fgw_control_worker_assign(self.page, bounded(slot, MAX_WORKERS), pid, bounded(vgpu, MAX_VGPUS), client)
 
     def worker_free(self, slot: int) -> None:
         """Repairs (see `repair`) and gives the slot back. Only after the process was reaped."""
-        lib.fgw_control_worker_free(self.page, _bounded(slot, MAX_WORKERS))
+        lib.fgw_control_worker_free(self.page, bounded(slot, MAX_WORKERS))
 
     def repair(self, slot: int) -> None:
         """Takes back what a dead worker held: its bits as a user and as one that waits, its part of the vGPU's memory count, and hands the
         grant on when it was the last user. Only after the process was reaped; safe to repeat. The slot's counters stay readable until
         `worker_free`."""
-        lib.fgw_control_repair(self.page, _bounded(slot, MAX_WORKERS))
+        lib.fgw_control_repair(self.page, bounded(slot, MAX_WORKERS))
 
     def has_died(self, slot: int) -> bool:
         """Whether the worker in this slot has ended, or was never given the page; by the kernel's word."""
-        return bool(lib.fgw_life_has_ended(self.objects[_LIVES], _bounded(slot, MAX_WORKERS)))
+        return bool(lib.fgw_life_has_ended(self.objects[_LIVES], bounded(slot, MAX_WORKERS)))
 
     def set_patient(self, slot: int, is_patient: bool) -> None:
         """While its VM is paused a worker must not take a beat that stands still for the end of its client."""
         command = _COMMAND_PATIENT if is_patient else _COMMAND_RUN
-        lib.fgw_control_worker_command(self.page, _bounded(slot, MAX_WORKERS), command)
+        lib.fgw_control_worker_command(self.page, bounded(slot, MAX_WORKERS), command)
 
     def worker(self, slot: int) -> WorkerReading | None:
         """The counters of one worker, or None when the slot is free."""
         reading = ffi.new("struct fgw_worker_reading *")
-        if not lib.fgw_control_worker_read(self.page, _bounded(slot, MAX_WORKERS), reading):
+        if not lib.fgw_control_worker_read(self.page, bounded(slot, MAX_WORKERS), reading):
             return None
         return WorkerReading(
             slot=slot,
@@ -340,7 +341,7 @@ class ControlPage:
 
     def set_target(self, slot: int, target_bytes: int) -> None:
         """How much of its linear memory the worker in this slot may have on the device."""
-        lib.fgw_control_set_target(self.page, _bounded(slot, MAX_WORKERS), target_bytes)
+        lib.fgw_control_set_target(self.page, bounded(slot, MAX_WORKERS), target_bytes)
 
     def rooms(self) -> list[Room]:
         """What each worker that serves a program has allocated, and has on the device."""
@@ -410,11 +411,11 @@ class ControlPage:
         long its turn may last while others wait, 0 for a slice.
         """
         own = standing - per_ns * charged_ns
-        lib.fgw_control_set_standing(self.page, _bounded(vgpu, MAX_VGPUS), own, per_ns, budget_ns)
+        lib.fgw_control_set_standing(self.page, bounded(vgpu, MAX_VGPUS), own, per_ns, budget_ns)
 
     def standing(self, vgpu: int) -> float:
         """The vGPU's standing with what it was charged up to now; infinite before any was published."""
-        return float(lib.fgw_control_standing(self.page, _bounded(vgpu, MAX_VGPUS)))
+        return float(lib.fgw_control_standing(self.page, bounded(vgpu, MAX_VGPUS)))
 
     def evict(self) -> bool:
         """Takes the grant from a holder that overran, work in flight or not, and hands it on; False when nobody else waits.
@@ -437,7 +438,7 @@ class ControlPage:
     def set_unused(self, nr_unused: Sequence[int]) -> None:
         """Puts back how many grants each vGPU did not use."""
         for vgpu, number in enumerate(nr_unused):
-            lib.fgw_audit_set_unused(self.page, _bounded(vgpu, MAX_VGPUS), number)
+            lib.fgw_audit_set_unused(self.page, bounded(vgpu, MAX_VGPUS), number)
 
     def take_grant(self, word: int, *, is_used: bool) -> bool:
         """`evict`, if the grant is still as this word says. `is_used`: its holder came for it."""
@@ -484,12 +485,6 @@ def _object(number: int) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.fchmod(fd, 0o600)
     return fd
-
-
-def _bounded(number: int, limit: int) -> int:
-    if not 0 <= number < limit:
-        raise ValueError(f"{number} is not in 0..{limit - 1}")
-    return number
 
 
 def _errno_text() -> str:

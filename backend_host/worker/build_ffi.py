@@ -38,6 +38,7 @@ HEADERS = (
     "page/allowance.h",
     "page/outlook.h",
     "page/motion.h",
+    "page/space.h",
     "page/room.h",
     "page/demand.h",
     "page/grant.h",
@@ -57,6 +58,7 @@ HEADERS = (
     "calls/image_memory.h",
     "calls/kept_image.h",
     "calls/span.h",
+    "calls/space.h",
     "loop/face.h",
     "parts/grid.h",
     "parts/state.h",
@@ -78,6 +80,7 @@ CONSTANTS = """
 #define FGW_COUNTERS_LAYOUT ...
 #define FGW_CONTROL_OBJECTS ...
 #define FGW_NR_HAND_OVERS ...
+#define FGW_NR_ROUNDS ...
 #define FGW_BOOST_MAX_THREADS ...
 #define FGW_GRANT_UNUSED_NS ...
 struct fgw_control;

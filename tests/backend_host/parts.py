@@ -9,7 +9,7 @@ from backend_host.worker.build_ffi import DEBUG, HERE, INCLUDES, WARNINGS, sourc
 
 TURN = (
     "turn", "phase", "change", "moves", "charge", "patience", "newcomer", "queue", "watch",
-    "way", "ways", "stop", "turn/yield", "drain", "withdraw", "tail", "share",
+    "way", "ways", "critical", "stop", "turn/yield", "drain", "withdraw", "tail", "share",
 )  # fmt: skip
 """What a worker's turn is made of, without copies beside it."""
 
@@ -24,6 +24,7 @@ PAGE = (
     "account",
     "motion",
     "room",
+    "page/space",
     "demand",
     "control",
 )

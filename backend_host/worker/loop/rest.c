@@ -26,6 +26,7 @@
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/moves.h"
+#include "turn/round.h"
 #include "turn/state.h"
 #include "turn/turn.h"
 #include "turn/way.h"
@@ -214,7 +215,9 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
 {
     const uint64_t for_ns = news_ns(worker, now_ns, quiet_ns, is_backlog_full);
     const uint64_t held_back_ns = fgw_turn_held_back_ns(worker, now_ns);
-    return for_ns < held_back_ns ? for_ns : held_back_ns;
+    const uint64_t round_ns = fgw_round_due_in_ns(worker, now_ns);
+    const uint64_t due_ns = held_back_ns < round_ns ? held_back_ns : round_ns;
+    return for_ns < due_ns ? for_ns : due_ns;
 }
 
 static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog_full)

@@ -44,6 +44,7 @@
 #include "turn/beside.h"
 #include "turn/moves.h"
 #include "turn/queue.h"
+#include "turn/round.h"
 #include "turn/turn.h"
 
 #define FGW_REPLY_MAX_BYTES FGV_RESPONSE_PAYLOAD_BYTES
@@ -101,6 +102,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
     if (stream && service->cost != FGV_COST_NONE) {
         fgw_gate_submit(worker, stream);
         fgw_beside_prepare(worker, stream);
+        fgw_round_submit(worker, stream, request);
         fgw_latency_begin(worker, stream);
     } else if (stream) {
         fgw_gate_prepare(worker, stream, service->number);

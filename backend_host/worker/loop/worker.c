@@ -53,6 +53,7 @@
 #include "track/sync.h"
 #include "turn/beside.h"
 #include "turn/charge.h"
+#include "turn/round.h"
 #include "turn/state.h"
 #include "turn/turn.h"
 #include "turn/yield.h"
@@ -292,6 +293,7 @@ static void loop(struct fgw_worker *worker)
         fgw_turn_poll(worker, now_ns);
         fgw_parts_poll(worker);
         fgw_yield_poll(worker);
+        fgw_round_poll(worker, now_ns);
         look_around(worker, now_ns);
         if (is_news) {
             fgw_rest_end(worker);
@@ -318,6 +320,7 @@ static void take_down(struct fgw_worker *worker)
     fgw_replay_end(worker);
     fgw_parts_stop(worker);
     fgw_yield_ask(worker);
+    fgw_round_end(worker);
     fgw_waiters_drop(worker);
     fgw_host_end(worker);
     fgw_sync_poll(worker, fgw_clock_ns());

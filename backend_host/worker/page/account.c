@@ -3,8 +3,7 @@
  *
  * Memory is counted in each worker's slot alone and the vGPU's is the sum, so that a death leaves nothing to correct.
  * GPU time of workers of one vGPU may overlap; a common time, up to which the vGPU has been charged, keeps the overlap
- * from being charged twice. Time in which several vGPUs have work on a device that preempts is charged to each in equal
- * parts, which is how such a device gives its time.
+ * from being charged twice. Time in which several vGPUs have work on the device is charged to each in part: space.h.
  */
 #include "page/account.h"
 
@@ -13,27 +12,11 @@
 #include "page/bell.h"
 #include "page/outlook.h"
 #include "page/sets.h"
+#include "page/space.h"
 
 /* A holder believes others that they kept it off the device for so long in a turn, and no longer: 1 ms beside their
  * work, and half of the 1 ms that withdrawing it may take (withdraw.c), with a look of 0.5 ms. */
 #define FGW_SPARED_MOST_NS UINT64_C(2000000)
-
-/* Counts the vGPUs that have work on the device now, this one included. */
-static uint32_t nr_sharing(const struct fgw_grantee *grantee)
-{
-    const struct fgw_control *control = grantee->control;
-    uint64_t others = 0;
-    for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
-        uint64_t running = atomic_load_explicit(&control->grant->running.words[i], memory_order_relaxed);
-        others |= running & ~atomic_load_explicit(&grantee->decided->members.words[i], memory_order_relaxed);
-    }
-    uint32_t nr = 1;
-    for (uint32_t index = 0; others != 0 && control->decided->is_preemptive && index < FGW_MAX_VGPUS; index++) {
-        nr += index + 1 != grantee->number &&
-              fgw_set_has_common(&control->decided->vgpus[index].members, &control->grant->running);
-    }
-    return nr;
-}
 
 /* Tells how much of the time another vGPU's work kept this one off the device, as far as that is believed: work is
  * taken off a device that preempts alone. */
@@ -50,8 +33,8 @@ static uint64_t spared_ns(struct fgw_grantee *grantee, uint64_t from_ns, uint64_
     return ns;
 }
 
-/* Charges one part in `nr_sharers` of the time that is not charged yet. */
-static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_sharers)
+/* Charges this part of the time that is not charged yet. */
+static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, struct fgw_fraction part)
 {
     uint64_t until_ns = atomic_load_explicit(&grantee->account->charged_until_ns, memory_order_relaxed);
     uint64_t start_ns;
@@ -64,20 +47,23 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
             return;
         }
     } while (!atomic_compare_exchange_weak(&grantee->account->charged_until_ns, &until_ns, to_ns));
-    const uint64_t used_ns = (to_ns - start_ns - spared_ns(grantee, start_ns, to_ns)) / nr_sharers;
+    const uint64_t used_ns = (to_ns - start_ns - spared_ns(grantee, start_ns, to_ns)) * part.of / part.in;
     atomic_fetch_add_explicit(&grantee->account->used_ns, used_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
     fgw_allowance_charge(grantee, used_ns, to_ns);
+    if (fgw_space_is_critical(grantee) && (!grantee->is_user || grantee->is_ahead)) {
+        atomic_fetch_add_explicit(&grantee->slot->out_of_turn_ns, used_ns, memory_order_relaxed);
+    }
 }
 
 void fgw_grant_charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
-    charge(grantee, from_ns, to_ns, nr_sharing(grantee));
+    charge(grantee, from_ns, to_ns, fgw_space_part(grantee));
 }
 
 void fgw_grant_charge_half(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
-    charge(grantee, from_ns, to_ns, 2);
+    charge(grantee, from_ns, to_ns, (struct fgw_fraction){.of = 1, .in = 2});
 }
 
 void fgw_grant_spare_holder(struct fgw_grantee *grantee, uint64_t until_ns)

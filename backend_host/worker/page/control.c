@@ -24,6 +24,7 @@
 #include "page/outlook.h"
 #include "page/room.h"
 #include "page/sets.h"
+#include "page/space.h"
 
 /* The daemon waits so long after a ring: at a hand-over the cores of a small host belong to who hands over and who is
  * handed to. */
@@ -205,6 +206,9 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&vgpu->limit_permille, 0);
             atomic_store(&vgpu->suspension, 0);
             atomic_store(&vgpu->motion, FGW_MOTION_NONE);
+            fgw_control_set_class(control, index, FGW_CLASS_FAIR, 0);
+            fgw_control_set_urgent(control, index, false);
+            fgw_control_set_split(control, index, 0);
             for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {
                 atomic_store(&vgpu->most[i], 0);
             }

@@ -17,6 +17,7 @@
 #include "page/hand_over.h"
 #include "page/outlook.h"
 #include "page/sets.h"
+#include "page/space.h"
 
 /* A turn that runs dry no more than an eighth of the slice before its end has used it: as what begins late is left for
  * the next one. When half a slice was enough, slow beginnings counted too and shares were less even
@@ -188,6 +189,7 @@ static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
     grantee->turn_waited_ns = grantee->is_waiting ? now_ns - grantee->waiting_since_ns : 0;
     fgw_hand_over_waited(grantee->slot, grantee->turn_waited_ns);
     grantee->turn_held_ns = grantee->turn_spared_ns = 0;
+    grantee->is_ahead = fgw_space_is_critical(grantee) && !fgw_grant_stands_first(grantee);
     fgw_hand_over_enter(grantee->control, atomic_load(&grantee->control->grant->word), now_ns);
     grantee->turn_round_trips = atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed);
 }

@@ -15,9 +15,11 @@ struct fgw_grantee {
     struct fgv_client *client; /* whose entry shows the guest what is counted for this worker; NULL: none */
     uint32_t number;           /* of the vGPU: index + 1, as in the grant word */
     uint32_t slot_index;
-    uint32_t epoch; /* of the grant that it goes by: see apart.h */
+    uint32_t epoch;              /* of the grant that it goes by: see apart.h */
+    uint32_t nr_multiprocessors; /* of the device, for one in a space; 0: not known */
     bool is_user;
     bool is_waiting;
+    bool is_ahead; /* its turn came before that of who stood before it, as its vGPU is critical */
     uint64_t waiting_since_ns;
     uint64_t turn_waited_ns; /* for this turn; 0: it had it at once */
     uint64_t put_off_ns;     /* its last turn ended then, while it was at work; 0: it had nothing to do */

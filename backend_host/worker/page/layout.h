@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 18u
+#define FGW_CONTROL_VERSION 19u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -88,6 +88,9 @@ enum fgw_limited {
     FGW_NR_LIMITED = 4,
 };
 
+/* What a vGPU is to those of its space: see space.h. */
+enum fgw_class { FGW_CLASS_FAIR = 0, FGW_CLASS_CRITICAL = 1, FGW_CLASS_BEST_EFFORT = 2 };
+
 /* How far the workers of a vGPU that changes its Gpu are to go: see motion.h. */
 enum fgw_motion {
     FGW_MOTION_NONE = 0,
@@ -110,7 +113,10 @@ struct fgw_decided_vgpu {
     _Atomic uint32_t limit_permille;       /* of the GPU it uses at most so many thousandths; 0: no limit */
     _Atomic uint32_t suspension;           /* odd: its memory is to leave the device; see room.h */
     _Atomic uint32_t motion;               /* enum fgw_motion */
-    uint8_t pad[12];                       /* for what else it may have: a class, a space */
+    _Atomic uint16_t class_number;         /* enum fgw_class */
+    _Atomic uint16_t space;                /* its number, which vGPUs of one space share; 0: it is in none */
+    _Atomic uint32_t is_urgent;            /* a critical one: what it is ahead of its turns is below its bound */
+    _Atomic uint32_t split;                /* a critical one: what its rounds ask of best effort; see space.h */
 };
 _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
@@ -215,7 +221,7 @@ struct fgw_account {
     _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
     _Atomic uint64_t limited_until_ns; /* what it was charged lasts so long at its limit: see allowance.h */
     _Atomic uint32_t has_long_turns;   /* its last turn took its slice, or nearly */
-    uint32_t reserved;
+    _Atomic uint32_t split;            /* a critical one: what stands in the split word of its space, by its word */
     _Atomic uint64_t allocated_bytes[FGW_MAX_WORKERS]; /* linear memory of each of its workers */
     uint8_t pad[FGW_PAGE_BYTES - 48 - 8 * FGW_MAX_WORKERS];
 };
@@ -250,6 +256,14 @@ enum fgw_bound {
 /* How far a worker is whose vGPU changes its Gpu. */
 enum fgw_stage { FGW_STAGE_RUNS = 0, FGW_STAGE_PREPARED = 1, FGW_STAGE_STANDS = 2, FGW_STAGE_LAST = FGW_STAGE_STANDS };
 
+#define FGW_NR_ROUNDS 32u /* that are kept; divides 2^64 */
+
+/* Of a critical program: from its first submission when it had nothing on the device to the end of all of it. */
+struct fgw_round {
+    _Atomic uint64_t what; /* by what it did, a hash, above the split that it asked for */
+    _Atomic uint64_t took_ns;
+};
+
 /* What a worker tells of itself. Slots share no line of the cache. */
 struct fgw_worker_slot {
     _Alignas(64) _Atomic uint32_t state; /* enum fgw_worker_state: SERVING or ENDED once it is */
@@ -268,6 +282,7 @@ struct fgw_worker_slot {
     _Atomic uint64_t
         displaced_since_ns;       /* it has something to submit, and its memory is not on the device; 0: not so */
     _Atomic uint64_t ahead_bytes; /* of its memory, that are on the device that it goes to, too */
+    struct fgw_round rounds[FGW_NR_ROUNDS]; /* the newest of nr_rounds */
 };
 
 /* A vGPU's own pages. */

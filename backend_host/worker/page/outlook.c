@@ -9,6 +9,7 @@
 #include "page/bell.h"
 #include "page/room.h"
 #include "page/sets.h"
+#include "page/space.h"
 
 bool fgw_vgpu_is_among(struct fgw_control *control, uint32_t number, const struct fgw_worker_set *set)
 {
@@ -60,6 +61,7 @@ uint64_t fgw_grant_elapsed_ns(struct fgw_control *control, uint64_t word, uint64
 
 /* Tells how a vGPU that waits stands now. */
 struct place {
+    bool is_urgent;
     double standing;
     uint64_t since_ns;
 };
@@ -67,6 +69,7 @@ struct place {
 static struct place place_of(struct fgw_control *control, uint32_t number)
 {
     return (struct place){
+        .is_urgent = fgw_space_is_urgent(control, number),
         .standing = fgw_vgpu_standing(control, number - 1),
         .since_ns = atomic_load_explicit(&control->accounts[number - 1]->waiting_since_ns, memory_order_relaxed),
     };
@@ -74,6 +77,9 @@ static struct place place_of(struct fgw_control *control, uint32_t number)
 
 static bool is_before(const struct place *a, const struct place *b)
 {
+    if (a->is_urgent != b->is_urgent) {
+        return a->is_urgent;
+    }
     return a->standing < b->standing || (a->standing == b->standing && a->since_ns < b->since_ns);
 }
 
@@ -129,28 +135,47 @@ static struct fgw_next next_of(const struct fgw_grantee *grantee)
     if (number == FGW_NOBODY) {
         return (struct fgw_next){.is_known = true};
     }
-    const struct place place = place_of(control, number);
+    const struct place place = place_of(control, number), own = place_of(control, grantee->number);
     const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[number - 1];
     return (struct fgw_next){
         .is_known = true,
         .is_there = true,
         .stays = has_long_turns(control, number),
+        .is_urgent = place.is_urgent,
+        .is_own_urgent = own.is_urgent,
+        .is_companion = fgw_space_are_companions(control, number, grantee->number),
         .since_ns = place.since_ns,
         .standing = place.standing,
         .standing_per_ns = atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed),
-        .own_standing = place_of(control, grantee->number).standing,
+        .own_standing = own.standing,
     };
 }
 
 static bool is_behind_none(const struct fgw_next *next)
 {
-    return !next->is_there || next->own_standing <= next->standing;
+    if (!next->is_there) {
+        return true;
+    }
+    return next->is_urgent == next->is_own_urgent ? next->own_standing <= next->standing : next->is_own_urgent;
 }
 
 bool fgw_grant_is_first(const struct fgw_grantee *grantee)
 {
     const struct fgw_next next = next_of(grantee);
     return is_behind_none(&next);
+}
+
+bool fgw_grant_stands_first(const struct fgw_grantee *grantee)
+{
+    struct fgw_control *control = grantee->control;
+    const struct place own = place_of(control, grantee->number);
+    for (uint32_t number = 1; number <= FGW_MAX_VGPUS && fgw_control_anybody_waits(control); number++) {
+        if (number != grantee->number && fgw_vgpu_waits(control, number) &&
+            place_of(control, number).standing < own.standing) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* What is left of the slice matters while others wait, what is left of the limit always. */
@@ -197,6 +222,18 @@ bool fgw_outlook_has_newcomer(struct fgw_outlook *outlook, uint64_t late_ns, uin
     const struct fgw_next *next = next_in(outlook);
     return next->is_there && next->since_ns > outlook->grantee->turn_since_ns + late_ns &&
            next->standing + next->standing_per_ns * (double)owed_ns < next->own_standing;
+}
+
+bool fgw_outlook_next_is_urgent(struct fgw_outlook *outlook)
+{
+    const struct fgw_next *next = next_in(outlook);
+    return next->is_there && next->is_urgent && !next->is_own_urgent && !next->is_companion;
+}
+
+bool fgw_outlook_next_is_companion(struct fgw_outlook *outlook)
+{
+    const struct fgw_next *next = next_in(outlook);
+    return next->is_there && next->is_companion;
 }
 
 bool fgw_grant_holder_stays(const struct fgw_grantee *grantee)

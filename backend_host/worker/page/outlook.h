@@ -66,6 +66,8 @@ static inline bool fgw_grant_has(const struct fgw_grantee *grantee)
 bool fgw_grant_others_wait(const struct fgw_grantee *grantee);
 /* It is true when no other vGPU that waits stands before its own. */
 bool fgw_grant_is_first(const struct fgw_grantee *grantee);
+/* It is true when no other vGPU that waits has the lesser standing, urgent or not. */
+bool fgw_grant_stands_first(const struct fgw_grantee *grantee);
 /* Tells whether another vGPU has the grant. */
 bool fgw_grant_is_anothers(const struct fgw_grantee *grantee);
 /* Tells whether this worker is the only one of its vGPU with work on the device, or none of them has any. */
@@ -83,6 +85,8 @@ struct fgw_next {
     bool is_known; /* what follows has been looked up */
     bool is_there; /* any of them waits */
     bool stays;    /* by its last turn it will use most of its slice */
+    bool is_urgent, is_own_urgent;
+    bool is_companion; /* it may use the device at the same time: space.h */
     uint64_t since_ns;
     double standing, standing_per_ns, own_standing;
 };
@@ -111,6 +115,10 @@ bool fgw_outlook_next_stays(struct fgw_outlook *outlook);
 /* It is true when the next one did not wait yet when this worker's turn was `late_ns` old, and stands before its own,
  * even if it had been charged for `owed_ns` more. */
 bool fgw_outlook_has_newcomer(struct fgw_outlook *outlook, uint64_t late_ns, uint64_t owed_ns);
+/* It is true when the next one is urgent, this worker's vGPU is not, and the two may not use the device together. */
+bool fgw_outlook_next_is_urgent(struct fgw_outlook *outlook);
+/* It is true when the next one may use the device together with this worker's vGPU. */
+bool fgw_outlook_next_is_companion(struct fgw_outlook *outlook);
 
 /* What follows is for the daemon. */
 

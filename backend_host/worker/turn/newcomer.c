@@ -14,24 +14,27 @@
 
 /* Somebody slept, comes back and stands before this vGPU, which has had some of its slice; or, sooner, is a slice
  * behind. What is shorter than a switch is no sleep: so programs that wait for each kernel are away after their turns.
- * One that will use its whole turn would keep this vGPU waiting for longer than it waits itself. */
+ * One that will use its whole turn would keep this vGPU waiting for longer than it waits itself. One that is urgent
+ * does not wait. */
 static bool is_there(struct fgw_outlook *outlook)
 {
     const uint64_t slice_ns = outlook->slice_ns;
     const uint64_t had_ns = slice_ns > outlook->left_ns ? slice_ns - outlook->left_ns : 0;
-    return (had_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, FGW_SWITCH_NS, 0) &&
+    return fgw_outlook_next_is_urgent(outlook) ||
+           (had_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, FGW_SWITCH_NS, 0) &&
             !fgw_outlook_next_stays(outlook)) ||
            (had_ns >= slice_ns / FGW_OWED_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, 0, slice_ns));
 }
 
-void fgw_newcomer_look(struct fgw_worker *worker, struct fgw_outlook *outlook)
+void fgw_newcomer_look(struct fgw_worker *worker, struct fgw_outlook *outlook, bool can_stop)
 {
     struct fgw_newcomers *newcomers = &worker->turn->newcomers;
-    if (outlook->left_ns == 0 || outlook->now_ns - newcomers->looked_ns < FGW_NEWCOMER_LOOK_NS) {
+    uint64_t *looked_ns = can_stop ? &newcomers->looked_ns : &newcomers->urgent_looked_ns;
+    if (outlook->left_ns == 0 || outlook->now_ns - *looked_ns < FGW_NEWCOMER_LOOK_NS) {
         return;
     }
-    newcomers->looked_ns = outlook->now_ns;
-    if (is_there(outlook)) {
+    *looked_ns = outlook->now_ns;
+    if (can_stop ? is_there(outlook) : fgw_outlook_next_is_urgent(outlook)) {
         newcomers->hurried_sequence = outlook->sequence;
     }
 }

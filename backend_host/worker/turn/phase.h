@@ -39,7 +39,7 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
 #define FGW_TRANSITIONS(X)                                                                                             \
     X(OUT, WAITING, "it has something to submit, and the grant is another's or closed")                                \
     X(OUT, READY, "it has something to submit, and the grant is free, or its vGPU's own and open")                     \
-    X(OUT, BESIDE, "what it has on the device begins outside a turn: a value has come that its stream waited for")     \
+    X(OUT, BESIDE, "its work begins outside a turn: a value has come that its stream waited for, or it is critical")   \
     X(WAITING, OUT, "what waited was dropped, is gated, or goes beside as a copy")                                     \
     X(WAITING, READY, "its turn has come")                                                                             \
     X(WAITING, BESIDE_WAITING, "a value has come that its stream waited for")                                          \

@@ -38,7 +38,7 @@ struct fgw_patience {
 };
 
 struct fgw_newcomers {
-    uint64_t looked_ns;
+    uint64_t looked_ns, urgent_looked_ns;
     uint32_t hurried_sequence; /* of the grant that is given back before the slice is over */
 };
 
@@ -60,6 +60,18 @@ struct fgw_yields {
     uint64_t taken_back_ns; /* all words were last made zero */
     bool is_dirty;          /* a word may not be zero */
     bool is_written;        /* the device may not have come to one that was written */
+};
+
+struct fgw_rounds {
+    uint64_t word;          /* the address of the split word; 0: there is none */
+    uint64_t began_ns;      /* a round goes on since then; 0: none does */
+    uint64_t ended_ns;      /* the last one; 0: there was none */
+    struct fgv_habit pause; /* length of the pauses between them */
+    CUstream taken_back_on; /* it may not have come to that yet; NULL: the word was not taken back */
+    uint32_t signature;     /* of what it does */
+    uint32_t nr;
+    uint32_t asked; /* by the round that goes on */
+    uint32_t split; /* that stands in the word by this worker */
 };
 
 struct fgw_copy_credit {
@@ -93,6 +105,7 @@ struct fgw_turn {
     struct fgw_withdrawal withdrawal;
     struct fgw_yields yields;
     struct fgw_beside beside;
+    struct fgw_rounds rounds;
 };
 
 /* It may submit, or its work has to end before others may: its bit is in `users`. */

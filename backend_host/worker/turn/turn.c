@@ -11,6 +11,8 @@
  * is taken off the device, where there is a way (way.h), and goes on in this one's next turn. It may run beside
  * the next one's at first, which costs nothing when that wants the device for a moment only.
  *
+ * A critical vGPU's work goes beside the turns of its space (critical.h).
+ *
  * Where the worker stands is its phase (phase.h). An idle holder keeps the grant for a while (patience.h), one that
  * others stand before may lose it early (newcomer.h), and all that is used is paid for (charge.h). Large launches go in
  * parts (parts.c), each of them a submission here. Copies may need no turn (beside.c).
@@ -31,6 +33,7 @@
 #include "turn/beside.h"
 #include "turn/change.h"
 #include "turn/charge.h"
+#include "turn/critical.h"
 #include "turn/moves.h"
 #include "turn/newcomer.h"
 #include "turn/patience.h"
@@ -55,7 +58,7 @@ void fgw_turn_know_device(struct fgw_worker *worker)
 /* The slice is over, or given up for a newcomer, and the next one is not this vGPU's too; or its limit is reached. */
 static bool is_over(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
-    if (fgw_newcomer_hurries(worker, outlook)) {
+    if (fgw_newcomer_hurries(worker, outlook) || fgw_critical_lets_in(worker, outlook)) {
         outlook->left_ns = 0;
     } else if (outlook->left_ns == 0 && outlook->allowed_ns != 0 &&
                fgw_grant_renew(&worker->grantee, outlook->now_ns)) {
@@ -94,13 +97,17 @@ bool fgw_turn_begin(struct fgw_worker *worker)
         fgw_track_begins(worker, now_ns);
         fgw_patience_end_pause(worker, now_ns);
     }
-    if (!fgw_grant_has(&worker->grantee) &&
+    const bool needs_no_turn = !fgw_grant_has(&worker->grantee) && fgw_critical_goes(worker);
+    if (!needs_no_turn && !fgw_grant_has(&worker->grantee) &&
         (fgw_turn_is_user(worker) || !fgw_move_enter(worker, clock_unless(now_ns)))) {
         worker->turn->shared_ns = fgw_clock_ns();
         return false;
     }
     if (!fgw_yield_is_over(worker)) {
         return false;
+    }
+    if (needs_no_turn) {
+        return worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
     }
     const bool others_wait = fgw_grant_others_wait(&worker->grantee);
     if (worker->turn->phase == FGW_PHASE_IDLE) {
@@ -153,7 +160,7 @@ static void wait_for_turn(struct fgw_worker *worker, struct fgw_outlook *outlook
     } else if (outlook->allowed_ns == 0) {
         fgw_move_out(worker);
     }
-    if (!fgw_ways_clear(worker, outlook) && fgw_turn_is_waiting(worker)) {
+    if (!(fgw_critical_is_welcome(worker) || fgw_ways_clear(worker, outlook)) && fgw_turn_is_waiting(worker)) {
         fgw_grant_nudge(&worker->grantee, outlook->now_ns);
     }
 }
@@ -161,9 +168,7 @@ static void wait_for_turn(struct fgw_worker *worker, struct fgw_outlook *outlook
 /* This turn has an end. */
 static void watch_slice(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
-    if (fgw_ways_interrupt(worker)) {
-        fgw_newcomer_look(worker, outlook);
-    }
+    fgw_newcomer_look(worker, outlook, fgw_ways_interrupt(worker));
     const bool is_last_look = is_over(worker, outlook);
     alert_in_time(worker, outlook);
     if (is_last_look) {

@@ -21,6 +21,7 @@
 
 /* X(WAY), in the order in which they are tried: fgw_way_WAY of WAY.c. The last one can always be gone. */
 #define FGW_WAYS(X)                                                                                                    \
+    X(critical)                                                                                                        \
     X(stop)                                                                                                            \
     X(yield)                                                                                                           \
     X(drain)                                                                                                           \

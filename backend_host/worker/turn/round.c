@@ -1,0 +1,169 @@
+/* See round.h. */
+#include "turn/round.h"
+
+#include "client/current.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "client/stream.h"
+#include "page/bell.h"
+#include "page/outlook.h"
+#include "page/sets.h"
+#include "page/space.h"
+#include "track/running.h"
+#include "track/state.h"
+
+/* One round in so many has all of the device: often enough to notice a change within a second of short rounds, and two
+ * in a hundred of best effort's time. */
+#define WHOLE_EVERY 50u
+/* The word stands for so long behind a round at least: to give room and take it back takes tens of microseconds. */
+#define IDLE_LEAST_NS UINT64_C(500000)
+/* And no longer: a pause of that length is sleep. */
+#define IDLE_MOST_NS UINT64_C(20000000)
+
+/* FNV-1a. */
+static uint32_t mixed(uint32_t signature, uint64_t value)
+{
+    for (uint32_t i = 0; i < sizeof(value); i++) {
+        signature = (signature ^ (uint32_t)(value >> (8 * i) & 0xff)) * UINT32_C(16777619);
+    }
+    return signature;
+}
+
+#define SIGNATURE_FIRST UINT32_C(2166136261)
+
+static uint32_t with_request(uint32_t signature, const struct fgw_request *request)
+{
+    const uint16_t call = request->header->call;
+    signature = mixed(signature, call);
+    if (call == FGV_CALL_cuLaunchKernel) {
+        const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
+        signature = mixed(signature, fixed->function);
+        signature = mixed(signature, (uint64_t)fixed->grid[0] << 32 | fixed->grid[1]);
+        signature = mixed(signature, fixed->grid[2]);
+    }
+    return signature;
+}
+
+static CUresult write_on(struct fgw_worker *worker, CUstream stream, uint32_t split)
+{
+    return worker->driver.cuStreamWriteValue32_v2(stream, worker->turn->rounds.word, split,
+                                                  CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+/* A word that the driver refuses is none. */
+static void note_written(struct fgw_worker *worker, CUresult result, uint32_t split)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    if (result != CUDA_SUCCESS) {
+        rounds->word = 0;
+        split = 0;
+    }
+    rounds->split = split;
+    fgw_space_tell_split(&worker->grantee, split);
+}
+
+/* On the stream of the round, so that its first work finds what stands there before it; on the worker's own while that
+ * one may not have come to the last word, as two streams keep no order. */
+static void write_before(struct fgw_worker *worker, struct fgw_stream *stream, uint32_t split)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    const CUstream side = rounds->taken_back_on;
+    const bool is_behind = side && worker->driver.cuStreamQuery(side) == CUDA_ERROR_NOT_READY;
+    rounds->taken_back_on = NULL;
+    note_written(worker, write_on(worker, is_behind ? side : stream->native, split), split);
+}
+
+static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    const uint64_t now_ns = fgw_clock_ns();
+    if (rounds->ended_ns != 0) {
+        fgv_habit_note(&rounds->pause, now_ns - rounds->ended_ns);
+    }
+    rounds->began_ns = now_ns;
+    rounds->signature = SIGNATURE_FIRST;
+    const bool is_whole = ++rounds->nr % WHOLE_EVERY == 0;
+    const uint32_t split = is_whole ? FGW_SPLIT_WHOLE : fgw_space_split(&worker->grantee);
+    if (rounds->word != 0 && split != rounds->split) {
+        write_before(worker, stream, split);
+    }
+    rounds->asked = rounds->word != 0 ? split : 0;
+}
+
+void fgw_round_know_word(struct fgw_worker *worker, uint64_t address)
+{
+    worker->turn->rounds.word = address;
+}
+
+void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, const struct fgw_request *request)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    if (!fgw_space_is_critical(&worker->grantee) || stream->context->fault != CUDA_SUCCESS ||
+        (worker->nr_captures != 0 && fgw_stream_is_captured(worker, stream))) {
+        return;
+    }
+    if (rounds->began_ns == 0) {
+        begin(worker, stream);
+    }
+    rounds->signature = with_request(rounds->signature, request);
+}
+
+static uint64_t idle_ns(const struct fgw_worker *worker)
+{
+    const uint64_t usual_ns = fgv_habit_most_ns(&worker->turn->rounds.pause, IDLE_LEAST_NS);
+    return usual_ns < IDLE_LEAST_NS ? IDLE_LEAST_NS : usual_ns < IDLE_MOST_NS ? usual_ns : IDLE_MOST_NS;
+}
+
+/* Another program of this vGPU may be at work, whose room this is, too. */
+static bool is_vgpu_idle(const struct fgw_worker *worker)
+{
+    return !fgw_set_has_common(&worker->grantee.decided->members, &worker->grantee.control->grant->running);
+}
+
+static void take_back(struct fgw_worker *worker)
+{
+    struct fgw_context *before = worker->current;
+    struct fgw_context *context = before;
+    for (uint32_t i = 0; !context && i < FGW_MAX_CONTEXTS; i++) {
+        context = worker->contexts[i];
+    }
+    if (context && context->fault == CUDA_SUCCESS) {
+        fgw_context_make_current(worker, context);
+    }
+    const CUstream side = context && worker->current == context ? fgw_stream_side(worker) : NULL;
+    note_written(worker, side ? write_on(worker, side, 0) : CUDA_ERROR_INVALID_CONTEXT, 0);
+    worker->turn->rounds.taken_back_on = side;
+}
+
+void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    if (rounds->began_ns != 0 && fgw_nr_running(worker) == 0) {
+        const uint64_t end_ns = worker->track->last_finish_ns;
+        if (end_ns > rounds->began_ns) {
+            fgw_space_note_round(&worker->grantee, rounds->signature, rounds->asked, end_ns - rounds->began_ns);
+        }
+        rounds->began_ns = 0;
+        rounds->ended_ns = now_ns;
+    }
+    if (fgw_round_due_in_ns(worker, now_ns) == 0 && is_vgpu_idle(worker)) {
+        take_back(worker);
+    }
+}
+
+uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns)
+{
+    const struct fgw_rounds *rounds = &worker->turn->rounds;
+    if (rounds->split == 0 || rounds->began_ns != 0) {
+        return UINT64_MAX;
+    }
+    const uint64_t due_ns = rounds->ended_ns + idle_ns(worker);
+    return now_ns < due_ns ? due_ns - now_ns : 0;
+}
+
+void fgw_round_end(struct fgw_worker *worker)
+{
+    if (worker->turn->rounds.split != 0) {
+        take_back(worker);
+    }
+}

@@ -1,0 +1,31 @@
+/*
+ * Rounds of a critical program, and the split word by which best effort of its space makes room for them.
+ *
+ * A round is from a first submission, when the program had nothing on the device, to the end of all of it. In front of
+ * its first work, on the same stream, the word is set to what the daemon decided; one round in fifty asks for all of
+ * the device, which is what others are compared with. The word is taken back by the worker when the program has been
+ * idle for as long as its pauses usually last.
+ *
+ * Wrong when: two programs of one critical vGPU have rounds at the same time. The word is taken back when one of them
+ * is idle, unless the other still has work on the device.
+ */
+#ifndef BACKEND_HOST_ROUND_H
+#define BACKEND_HOST_ROUND_H
+
+#include "turn/state.h"
+
+struct fgw_request;
+struct fgw_stream;
+
+/* The split word of its space is here. */
+void fgw_round_know_word(struct fgw_worker *worker, uint64_t address);
+/* Work of this request is about to be submitted to the stream. */
+void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, const struct fgw_request *request);
+/* Ends a round, and takes the word back in time. */
+void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns);
+/* Gives how long until the word is to be taken back; UINT64_MAX: it is not. */
+uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns);
+/* The program is at its end. */
+void fgw_round_end(struct fgw_worker *worker);
+
+#endif
