@@ -497,6 +497,10 @@ static const struct test_case cases[] = {
     {"lies", case_lies},
     {"record", case_record},
     {"await", case_await},
+    {"space", case_space},
+    {"relay_here", case_relay_here},
+    {"relay_ask", case_relay_ask},
+    {"relay_answer", case_relay_answer},
 };
 
 int main(int argc, char **argv)

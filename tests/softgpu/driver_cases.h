@@ -66,8 +66,17 @@ int case_take(const char *kind);
 int case_forged(const char *argument);
 int case_forged_pool(const char *argument);
 int case_lies(const char *argument);
+/* Start, and map memory that another process has, too: the one says what the other hears. */
+CUdeviceptr share_physical(void);
+CUdeviceptr take_physical(void);
 int case_record(const char *argument);
 int case_await(const char *argument);
+
+/* driver_cases_space.c */
+int case_space(const char *argument);
+int case_relay_here(const char *argument);
+int case_relay_ask(const char *argument);
+int case_relay_answer(const char *argument);
 
 /* driver_cases_streams.c */
 int case_order(const char *argument);

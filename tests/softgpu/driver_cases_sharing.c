@@ -99,6 +99,27 @@ static CUdeviceptr memory_new(const char *kind, CUmemoryPool *pool, int *fd)
     return memory;
 }
 
+CUdeviceptr share_physical(void)
+{
+    CUdeviceptr memory;
+    int fd;
+
+    start();
+    memory = memory_new("descriptor", NULL, &fd);
+    say_descriptor(fd);
+    return memory;
+}
+
+CUdeviceptr take_physical(void)
+{
+    CUmemGenericAllocationHandle physical;
+
+    start();
+    CHECK(cuMemImportFromShareableHandle(&physical, (void *)(uintptr_t)hear_descriptor(),
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    return map(physical);
+}
+
 /* Shares memory of this kind, and fills it before and after. */
 int case_share(const char *kind)
 {

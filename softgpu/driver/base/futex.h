@@ -26,4 +26,12 @@ static inline void sgp_futex_wake(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* Does nothing for so long, less than a second. Where a process may not sleep in other ways, this works (confine.c). */
+static inline void sgp_futex_nap(long ns)
+{
+    _Atomic uint32_t nobody = 0;
+
+    sgp_futex_wait(&nobody, 0, ns);
+}
+
 #endif

@@ -14,9 +14,8 @@
 
 #include "base/driver.h"
 
-#define FIRST_SLOT   1 /* before it one that says how many there are */
-#define SLOTS_OFFSET ((off_t)sizeof(struct sgp_state_header))
-#define FILE_BYTES   (SLOTS_OFFSET + (off_t)(SGP_STATE_NR_SLOTS * sizeof(struct sgp_state_slot)))
+#define FIRST_SLOT 1                     /* before it one that says how many there are */
+#define FILE_BYTES SGP_STATE_RUNS_OFFSET /* it grows with the first runs */
 
 _Static_assert(sizeof(struct sgp_state_header) == 64, "the header's size is the slots' offset");
 
@@ -110,7 +109,7 @@ void sgp_state_close_in_child(struct sgp_state *state)
 
 static off_t slot_offset(int slot)
 {
-    return SLOTS_OFFSET + (off_t)slot * (off_t)sizeof(struct sgp_state_slot);
+    return SGP_STATE_SLOTS_OFFSET + (off_t)slot * (off_t)sizeof(struct sgp_state_slot);
 }
 
 static void slot_write(const struct sgp_state *state, int slot, const struct sgp_state_slot *content)
@@ -156,7 +155,7 @@ static uint64_t used_bytes(struct sgp_state *state, bool looks_who_lives)
 {
     const struct sgp_state_slot empty = {0};
     const struct sgp_state_slot *slots = state->slots;
-    ssize_t got = pread(state->fd, state->slots, (size_t)nr_slots(state) * sizeof(slots[0]), SLOTS_OFFSET);
+    ssize_t got = pread(state->fd, state->slots, (size_t)nr_slots(state) * sizeof(slots[0]), SGP_STATE_SLOTS_OFFSET);
     uint64_t sum = state->own.bytes; /* the file may say otherwise */
 
     for (int i = FIRST_SLOT; (ssize_t)((size_t)(i + 1) * sizeof(slots[0])) <= got; i++) {

@@ -12,10 +12,13 @@
  *                                                                byte 1: a kernel runs
  *     64 .. 64 + 16 * 4096   struct sgp_state_slot; the first    the first byte of a slot: its holder lives
  *                            says how many were ever taken
+ *     behind that            128 of struct sgp_state_run         the first byte: its kernel's process lives
  *     2^32 + n               nothing (past the end)              ticket n is waiting or being served
  *
  * Turns are first come, first served: a process takes the next ticket, locks its byte and then waits until all bytes
  * below are free.
+ *
+ * Kernels of a space run together; what more is locked for them stands in run.c.
  *
  * A slot is that of a process, which locks it for itself, or that of memory which processes share: each of them holds a
  * read lock on it, so that the memory counts once, and as long as one of them lives.

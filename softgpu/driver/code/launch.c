@@ -1,9 +1,6 @@
 /*
  * Launches. What is wrong with a launch is said at once; what goes wrong while it runs is said later, and sticks to the
  * context.
- *
- * A kernel waits twice for its turn: for the kernels that this process launched before it on the device, then for those
- * of other processes.
  */
 #include "code/launch.h"
 
@@ -13,6 +10,7 @@
 #include "base/state.h"
 #include "code/function.h"
 #include "code/tier.h"
+#include "code/turn.h"
 #include "cuda_api/prototypes.h"
 #include "runtime/runtime.h"
 #include "stream/capture.h"
@@ -31,53 +29,24 @@ struct kernel_command {
     uint8_t parameters[] __attribute__((aligned(16)));
 };
 
-/* Of this process's kernels, on each device: first come, first served. */
-static struct {
-    uint64_t nr_taken;
-    uint64_t nr_served;
-} turns[SGP_MAX_DEVICES];
-
-static void device_take(struct sgp_device *device)
-{
-    uint64_t turn;
-
-    sgp_lock();
-    turn = turns[device->ordinal].nr_taken++;
-    while (turns[device->ordinal].nr_served != turn) {
-        sgp_wait();
-    }
-    sgp_unlock();
-    sgp_state_begin_kernel(device->state);
-}
-
-static CUresult device_leave(struct sgp_device *device, uint64_t busy_ns)
-{
-    CUresult failure = sgp_state_end_kernel(device->state, busy_ns);
-
-    sgp_lock();
-    turns[device->ordinal].nr_served++;
-    sgp_notify();
-    sgp_unlock();
-    return failure;
-}
-
 static CUresult kernel_run(struct sgp_command *command)
 {
     struct kernel_command *kernel = (struct kernel_command *)command;
     struct sgp_device *device = kernel->grid.context->device;
     const struct sgp_image *image = kernel->module->image;
+    struct sgp_turn turn;
     uint64_t begin_ns;
     CUresult result, failure;
 
     kernel->grid.kernel = sgp_tier_kernel(image->tier, image->module, kernel->grid.kernel);
-    device_take(device);
+    sgp_turn_take(&turn, device, &kernel->grid);
     kernel->grid.parameters = kernel->parameters;
     begin_ns = sgp_now_ns();
     result = sgp_state_failure(device->state);
     if (!result) {
         result = sgp_launch_run(&kernel->grid);
     }
-    failure = device_leave(device, sgp_now_ns() - begin_ns);
+    failure = sgp_turn_leave(&turn, &kernel->grid, sgp_now_ns() - begin_ns);
     result = result ? result : failure;
     if (result) {
         sgp_log("kernel", "%s ended with CUDA error %d", kernel->grid.kernel->name, (int)result);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/space.h"
 #include "base/state.h"
 #include "context/checkpoint_steps.h"
 #include "cuda_api/prototypes.h"
@@ -116,6 +117,9 @@ static CUresult initialise(void)
 
     if (result || !nr) {
         return result ? result : CUDA_ERROR_NO_DEVICE;
+    }
+    if (!sgp_space_open()) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     for (uint32_t i = 0; i < nr; i++) {
         result = device_open(&sgp_devices[i], (int)i, (int)physical[i]);

@@ -2,10 +2,10 @@
 #ifndef SOFTGPU_ATTRIBUTES_H
 #define SOFTGPU_ATTRIBUTES_H
 
+#include "base/state_records.h" /* how many multiprocessors */
 #include "cuda_api/types.h"
 
 #define SGP_MAX_PARAMETERS_BYTES    65536u
-#define SGP_NR_MULTIPROCESSORS      16
 #define SGP_MAX_BLOCK_THREADS       1024u
 #define SGP_WARP_THREADS            32u
 #define SGP_MAX_STATIC_SHARED_BYTES 49152u

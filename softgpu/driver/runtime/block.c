@@ -108,7 +108,7 @@ void sgp_block_begin(struct sgp_team *team, struct sgp_grid *grid, uint64_t numb
         .globals = grid->globals,
         .shared = sgp_team_shared(team, kernel->static_shared_bytes + grid->dynamic_shared_bytes),
         .dynamic_shared_bytes = grid->dynamic_shared_bytes,
-        .multiprocessor = team->runner->index % SGP_NR_MULTIPROCESSORS,
+        .multiprocessor = grid->run ? team->multiprocessor : team->runner->index % SGP_NR_MULTIPROCESSORS,
         .nr_multiprocessors = SGP_NR_MULTIPROCESSORS,
         .grid_workspace = grid->workspace,
         .context = team->context,

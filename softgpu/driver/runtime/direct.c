@@ -17,17 +17,17 @@ struct grid_workspace {
     uint32_t reserved[62];
 };
 
-/* Of the kernel that has the device. */
+/* Of a kernel that has the device. */
 struct launch_area {
     struct grid_workspace workspace;
     uint8_t parameters[SGP_MAX_PARAMETERS_BYTES] __attribute__((aligned(16)));
 };
 
-static struct launch_area *areas[SGP_MAX_DEVICES];
+static struct launch_area *areas[SGP_MAX_DEVICES]; /* one for each lane */
 
 bool sgp_launch_area_map(int device)
 {
-    areas[device] = sgp_reach_map(sizeof(**areas), PROT_READ | PROT_WRITE, 0);
+    areas[device] = sgp_reach_map(SGP_NR_LANES * sizeof(**areas), PROT_READ | PROT_WRITE, 0);
     return areas[device];
 }
 
@@ -68,11 +68,17 @@ static bool free_of_kernel(struct sgp_grid *grid, void *pointer)
     return is_its_own;
 }
 
-const struct sgp_services sgp_services_direct = {.print = print, .allocate = allocate, .free = free_of_kernel};
+static uint32_t place(struct sgp_grid *grid, uint32_t left, uint32_t wish)
+{
+    return sgp_run_place(grid->run, left, wish);
+}
+
+const struct sgp_services sgp_services_direct = {
+    .print = print, .allocate = allocate, .free = free_of_kernel, .place = place};
 
 CUresult sgp_launch_here(struct sgp_grid *grid, int device, const struct sgp_services *services)
 {
-    struct launch_area *area = areas[device];
+    struct launch_area *area = &areas[device][grid->lane];
 
     memcpy(area->parameters, grid->parameters, grid->kernel->parameters_bytes);
     area->workspace = (struct grid_workspace){.bytes = sizeof(area->workspace)};

@@ -44,6 +44,9 @@ static bool run_block(struct sgp_grid *grid, struct sgp_runner *runner, uint64_t
 {
     struct sgp_team *team = runner->teams[0];
 
+    if (!sgp_place_keep(grid, runner, team)) {
+        return false;
+    }
     sgp_block_begin(team, grid, number);
     if (sgp_block_go_on(team) == SGP_ENDED) {
         return true;
@@ -76,6 +79,7 @@ static void run_blocks(struct sgp_grid *grid, struct sgp_runner *runner)
     sgp_runner_current = runner;
     (grid->kernel->spins ? sgp_resident_run : run_in_order)(grid, runner);
     sgp_runner_current = NULL;
+    sgp_place_leave(grid, runner->teams[0]);
 }
 
 static void take_part(struct sgp_grid *grid)

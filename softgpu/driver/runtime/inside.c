@@ -83,7 +83,18 @@ static bool free_of_kernel(struct sgp_grid *grid, void *pointer)
     return answer.address && !mprotect((void *)answer.address, answer.bytes, PROT_NONE);
 }
 
-static const struct sgp_services services = {.print = print, .allocate = allocate, .free = free_of_kernel};
+static uint32_t place(struct sgp_grid *grid, uint32_t left, uint32_t wish)
+{
+    const struct sgp_wall_record record = {.question = SGP_WALL_PLACE, .value = (uint64_t)wish << 32 | left};
+    struct sgp_wall_answer answer;
+
+    (void)grid;
+    ask(&record, &answer);
+    return (uint32_t)answer.address;
+}
+
+static const struct sgp_services services = {
+    .print = print, .allocate = allocate, .free = free_of_kernel, .place = place};
 
 void sgp_inside_main(int socket, int device, int parent)
 {

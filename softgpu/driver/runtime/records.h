@@ -60,6 +60,7 @@ struct sgp_warp {
  */
 struct sgp_team {
     struct sgp_runner *runner;
+    uint32_t multiprocessor; /* where it has a place, in a space; or SGP_NO_PLACE */
     const struct sgp_kernel *kernel;
     struct sgp_block block;
     void (*thread_main)(void *thread);
@@ -95,6 +96,8 @@ struct sgp_runner {
     uint32_t nr_teams;
     void *home;                         /* stack pointer of the runner's own flow while a fiber runs */
     volatile sig_atomic_t is_in_kernel; /* a fault now is the kernel's */
+    uint64_t asked_ns;                  /* when it last asked for a place */
+    bool waits;                         /* and was refused */
     CUresult error;
     void *fault_address;  /* of the last fault, for the log */
     uint8_t *block_stack; /* for whole-block calls */
@@ -150,6 +153,15 @@ struct sgp_thread *sgp_thread_next(struct sgp_team *team); /* takes the one to r
 void sgp_thread_ready(struct sgp_team *team, struct sgp_thread *thread);
 void sgp_thread_wait(struct sgp_thread *thread);  /* until somebody makes it ready */
 void sgp_thread_yield(struct sgp_thread *thread); /* until the others had their turn */
+
+/* places.c; in spaces, elsewhere they do nothing */
+/* Asks for a place; false: there is none yet. */
+bool sgp_place_try(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team);
+/* Sees to it that the team has a place for its next block, and waits if there is none; false: the launch has failed. */
+bool sgp_place_keep(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team);
+void sgp_place_leave(struct sgp_grid *grid, struct sgp_team *team);
+/* The runner does not wait for a place any more. */
+void sgp_place_give_up(struct sgp_grid *grid, struct sgp_runner *runner);
 
 /* resident.c */
 void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner);

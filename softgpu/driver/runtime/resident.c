@@ -9,39 +9,61 @@
  */
 #include <sched.h>
 
+#include "base/futex.h"
 #include "runtime/records.h"
 
 #define PATIENCE_ROUNDS 4u
 
-/* A block's place among the resident ones, and its number. False: there is none to have. */
-static bool block_take(struct sgp_grid *grid, uint64_t *number)
+static bool has_blocks_left(const struct sgp_grid *grid)
 {
-    if (__atomic_load_n(&grid->next_block, __ATOMIC_RELAXED) >= grid->nr_blocks) {
-        return false;
-    }
+    return __atomic_load_n(&grid->next_block, __ATOMIC_RELAXED) < grid->nr_blocks;
+}
+
+/* Room for a block among the resident ones, a team that is ready for it, and in a space its place. NULL: none to have.
+ */
+static struct sgp_team *room_take(struct sgp_grid *grid, struct sgp_runner *runner, uint32_t nr_resident)
+{
+    struct sgp_team *team = NULL;
+
     if (__atomic_fetch_add(&grid->nr_resident, 1, __ATOMIC_RELAXED) < grid->max_resident) {
-        *number = __atomic_fetch_add(&grid->next_block, 1, __ATOMIC_RELAXED);
-        if (*number < grid->nr_blocks) {
-            return true;
+        team = sgp_runner_team(runner, nr_resident);
+        if (!team) {
+            runner->error = CUDA_ERROR_OUT_OF_MEMORY;
+            sgp_block_fail(runner->teams[0], grid);
+        } else if (sgp_place_try(grid, runner, team)) {
+            return team;
         }
     }
     __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
-    return false;
+    return NULL;
 }
 
-/* Adds a block to the runner's; false: none was added. */
+static void room_give(struct sgp_grid *grid, struct sgp_team *team)
+{
+    sgp_place_leave(grid, team);
+    __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
+}
+
+/* Adds a block to the runner's; false: none was added. It has its place before its number: blocks begin in order. */
 static bool block_add(struct sgp_grid *grid, struct sgp_runner *runner, uint32_t nr_resident)
 {
     struct sgp_team *team;
     uint64_t number;
 
-    if (nr_resident == SGP_MAX_RESIDENT_BLOCKS || !block_take(grid, &number)) {
+    if (!has_blocks_left(grid)) {
+        sgp_place_give_up(grid, runner);
         return false;
     }
-    team = sgp_runner_team(runner, nr_resident);
+    if (nr_resident == SGP_MAX_RESIDENT_BLOCKS) {
+        return false;
+    }
+    team = room_take(grid, runner, nr_resident);
     if (!team) {
-        runner->error = CUDA_ERROR_OUT_OF_MEMORY;
-        sgp_block_fail(runner->teams[0], grid);
+        return false;
+    }
+    number = __atomic_fetch_add(&grid->next_block, 1, __ATOMIC_RELAXED);
+    if (number >= grid->nr_blocks) {
+        room_give(grid, team);
         return false;
     }
     sgp_block_begin(team, grid, number);
@@ -69,8 +91,11 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner)
             if (block_add(grid, runner, nr_resident)) {
                 at = nr_resident++;
                 nr_spun = 0;
-            } else if (!nr_resident) {
+            } else if (!nr_resident && !runner->waits) {
                 return;
+            } else if (!nr_resident) {
+                sgp_futex_nap(SGP_RUN_LOOK_NS);
+                continue;
             } else if (nr_spun >= nr_resident) {
                 nr_spun = 0;
                 sched_yield();
@@ -83,7 +108,7 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner)
         }
         nr_spun++;
         if (progress == SGP_ENDED) {
-            __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
+            room_give(grid, runner->teams[at]);
             swap_teams(runner, at, --nr_resident);
             nr_spun = 0;
         } else {

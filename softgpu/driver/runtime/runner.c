@@ -55,6 +55,9 @@ struct sgp_runner *sgp_runner_take(void)
         }
     }
     pthread_mutex_unlock(&lanes_lock);
+    if (runner) {
+        runner->waits = false;
+    }
     return runner;
 }
 

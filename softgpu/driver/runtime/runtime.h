@@ -11,6 +11,7 @@
  *     services.c  the table that compiled code calls
  *     texture.c   tex, tld4, txq, suq                           surface.c   suld, sust, sured
  *     matrix.c    mma, wmma                     matrix_move.c  ldmatrix and its kin
+ *     places.c    multiprocessors with room for blocks
  *     direct.c    kernels in this process                       wall.c      kernels in a process of their own
  *     inside.c    that process                                  confine.c   what it can still do
  */
@@ -18,15 +19,20 @@
 #define SOFTGPU_RUNTIME_H
 
 #include "base/driver.h"
+#include "base/run.h"
 #include "kernel_abi.h"
+
+/* Launches of one process that run at once on a device, in a space. */
+#define SGP_NR_LANES 8
 
 struct sgp_grid;
 
 /* What kernels ask of the driver while they run. In any thread, without the lock. */
 struct sgp_services {
     void (*print)(struct sgp_grid *grid, const char *text, size_t bytes);
-    void *(*allocate)(struct sgp_grid *grid, uint64_t bytes); /* NULL: no memory */
-    bool (*free)(struct sgp_grid *grid, void *pointer);       /* false: it is not the kernel's to free */
+    void *(*allocate)(struct sgp_grid *grid, uint64_t bytes);               /* NULL: no memory */
+    bool (*free)(struct sgp_grid *grid, void *pointer);                     /* false: it is not the kernel's to free */
+    uint32_t (*place)(struct sgp_grid *grid, uint32_t left, uint32_t wish); /* sgp_run_place() */
 };
 
 /* One launch. Filled by launch.c. */
@@ -41,6 +47,8 @@ struct sgp_grid {
     uint64_t stack_bytes;
     bool is_cooperative;   /* all blocks are resident together */
     uint64_t max_resident; /* blocks that the device holds at once */
+    struct sgp_run *run;   /* in a space, else NULL; in the kernels' process it only says that there is one */
+    int lane;              /* which of those that this process runs at once on the device; 0 outside of spaces */
     /* the runtime's own */
     const struct sgp_services *services;
     const void *workspace;             /* what cooperative groups keep for the grid; NULL unless it is cooperative */
@@ -60,7 +68,7 @@ bool sgp_launch_area_map(int device);
 bool sgp_wall_is_missing(void);
 
 /* Runs a launch, in this process or behind the wall (view.h); CUDA_SUCCESS or what ended it. Without the lock, and one
- * launch of a device at a time. */
+ * launch of a device's lane at a time. */
 CUresult sgp_launch_run(struct sgp_grid *grid);
 
 #endif

@@ -19,7 +19,7 @@
 #include "runtime/wall_records.h"
 #include "stream/queue.h"
 
-/* Of each device, by the thread that has the device. */
+/* Of each device and lane, by the thread that has them. */
 static struct insider {
     pid_t process; /* 0: none */
     int device;
@@ -27,7 +27,7 @@ static struct insider {
     struct sgp_view view;
     pthread_t keeper;
     sem_t is_begun, is_over;
-} insiders[SGP_MAX_DEVICES];
+} insiders[SGP_MAX_DEVICES][SGP_NR_LANES];
 
 /* How it ended. */
 static int insider_end(struct insider *insider)
@@ -135,6 +135,15 @@ static void answer(const struct insider *insider, struct sgp_grid *grid, const s
     send(insider->sockets[0], &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static void answer_place(const struct insider *insider, struct sgp_grid *grid, uint64_t value)
+{
+    const struct sgp_wall_answer reply = {
+        .address =
+            grid->run ? sgp_services_direct.place(grid, (uint32_t)value, (uint32_t)(value >> 32)) : SGP_NO_PLACE};
+
+    send(insider->sockets[0], &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Until the launch has ended. False: the process has, or says what none of ours says. */
 static bool serve(const struct insider *insider, struct sgp_grid *grid, CUresult *result)
 {
@@ -161,6 +170,9 @@ static bool serve(const struct insider *insider, struct sgp_grid *grid, CUresult
         case SGP_WALL_FREE:
             answer(insider, grid, &record);
             break;
+        case SGP_WALL_PLACE:
+            answer_place(insider, grid, record.value);
+            break;
         default:
             return false;
         }
@@ -170,7 +182,7 @@ static bool serve(const struct insider *insider, struct sgp_grid *grid, CUresult
 static CUresult run_behind(struct sgp_grid *grid)
 {
     int device = grid->context->device->ordinal, status = 0;
-    struct insider *insider = &insiders[device];
+    struct insider *insider = &insiders[device][grid->lane];
     CUresult result = CUDA_SUCCESS;
     bool is_well = launch_give(insider, grid, device) && serve(insider, grid, &result);
 

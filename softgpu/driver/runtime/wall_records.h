@@ -25,19 +25,20 @@ struct sgp_wall_launch {
     uint8_t parameters[SGP_MAX_PARAMETERS_BYTES];
 };
 
-enum sgp_wall_question { SGP_WALL_ENDED, SGP_WALL_PRINT, SGP_WALL_ALLOCATE, SGP_WALL_FREE };
+enum sgp_wall_question { SGP_WALL_ENDED, SGP_WALL_PRINT, SGP_WALL_ALLOCATE, SGP_WALL_FREE, SGP_WALL_PLACE };
 
 /* From that process. */
 struct sgp_wall_record {
     uint32_t question;
     uint32_t text_bytes; /* of PRINT */
-    uint64_t value;      /* of ENDED the CUresult, of ALLOCATE bytes, of FREE the address */
+    uint64_t value;      /* of ENDED the CUresult, of ALLOCATE bytes, of FREE the address, of PLACE the one
+                          * that is left, and in its high half the wish */
     char text[SGP_WALL_MAX_TEXT_BYTES];
 };
 
-/* The answer to ALLOCATE and FREE. */
+/* The answer to ALLOCATE, FREE and PLACE. */
 struct sgp_wall_answer {
-    uint64_t address; /* 0: no */
+    uint64_t address; /* 0: no; of PLACE the multiprocessor */
     uint64_t bytes;   /* of memory whose access changed */
 };
 

@@ -1,0 +1,59 @@
+/*
+ * Places of blocks, in a space: a block begins once it has one (base/run.h). Behind the wall they are asked for: what
+ * the device's file says cannot be reached from there. A runner that runs block after block keeps its place, and asks
+ * again every 0.1 ms whether somebody comes before; so short blocks cost no question each.
+ *
+ * Outside of spaces a runner is a multiprocessor.
+ */
+#include "base/futex.h"
+#include "runtime/records.h"
+
+static bool has_just_asked(const struct sgp_runner *runner)
+{
+    return sgp_now_ns() - runner->asked_ns < SGP_RUN_LOOK_NS;
+}
+
+static bool ask(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team)
+{
+    const uint32_t wish = SGP_PLACE_WANTED | (runner->waits ? SGP_PLACE_WAITED : 0);
+
+    team->multiprocessor = grid->services->place(grid, team->multiprocessor, wish);
+    runner->waits = team->multiprocessor == SGP_NO_PLACE;
+    runner->asked_ns = sgp_now_ns();
+    return !runner->waits;
+}
+
+bool sgp_place_try(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team)
+{
+    return !grid->run || (!(runner->waits && has_just_asked(runner)) && ask(grid, runner, team));
+}
+
+bool sgp_place_keep(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team)
+{
+    if (!grid->run || (team->multiprocessor != SGP_NO_PLACE && has_just_asked(runner))) {
+        return true;
+    }
+    while (!ask(grid, runner, team)) {
+        if (__atomic_load_n(&grid->error, __ATOMIC_RELAXED)) {
+            sgp_place_give_up(grid, runner);
+            return false;
+        }
+        sgp_futex_nap(SGP_RUN_LOOK_NS);
+    }
+    return true;
+}
+
+void sgp_place_leave(struct sgp_grid *grid, struct sgp_team *team)
+{
+    if (grid->run && team->multiprocessor != SGP_NO_PLACE) {
+        team->multiprocessor = grid->services->place(grid, team->multiprocessor, 0);
+    }
+}
+
+void sgp_place_give_up(struct sgp_grid *grid, struct sgp_runner *runner)
+{
+    if (runner->waits) {
+        grid->services->place(grid, SGP_NO_PLACE, SGP_PLACE_WAITED);
+        runner->waits = false;
+    }
+}
