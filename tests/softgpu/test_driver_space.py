@@ -268,6 +268,7 @@ def test_who_holds_all_places_keeps_others_waiting_until_blocks_end(device: Devi
     low, critical = Process(in_space(device, is_low=True, wall=wall), page), Process(in_space(device, wall=wall), page)
     places = NR_MULTIPROCESSORS * LARGE.fit
     low.launches("occupy", places - 8, LARGE, tag=1, word=STOP_TOO)
+    page.waits_for(BEGUN, places - 8)
     low.launches("occupy", 1000, LARGE, tag=2, word=STOP)
     page.waits_for(BEGUN, places)
     critical.launches("brief", 20, SMALL, tag=3, word=STOP)

@@ -14,10 +14,8 @@
 
 #define PATIENCE_ROUNDS 4u
 
-static bool has_blocks_left(const struct sgp_grid *grid)
-{
-    return __atomic_load_n(&grid->next_block, __ATOMIC_RELAXED) < grid->nr_blocks;
-}
+/* A block begins as a whole, with its room and its number: so no room is held for one that is not to come. */
+static pthread_mutex_t beginnings = PTHREAD_MUTEX_INITIALIZER;
 
 /* Room for a block among the resident ones, a team that is ready for it, and in a space its place. NULL: none to have.
  */
@@ -44,30 +42,35 @@ static void room_give(struct sgp_grid *grid, struct sgp_team *team)
     __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
 }
 
-/* Adds a block to the runner's; false: none was added. It has its place before its number: blocks begin in order. */
+/* With the lock of beginnings. Adds a block to the runner's; false: none was added. */
 static bool block_add(struct sgp_grid *grid, struct sgp_runner *runner, uint32_t nr_resident)
 {
     struct sgp_team *team;
-    uint64_t number;
 
-    if (!has_blocks_left(grid)) {
+    if (grid->next_block >= grid->nr_blocks) {
         sgp_place_give_up(grid, runner);
         return false;
     }
-    if (nr_resident == SGP_MAX_RESIDENT_BLOCKS) {
-        return false;
-    }
-    team = room_take(grid, runner, nr_resident);
+    team = nr_resident < SGP_MAX_RESIDENT_BLOCKS ? room_take(grid, runner, nr_resident) : NULL;
     if (!team) {
         return false;
     }
-    number = __atomic_fetch_add(&grid->next_block, 1, __ATOMIC_RELAXED);
-    if (number >= grid->nr_blocks) {
-        room_give(grid, team);
+    sgp_block_begin(team, grid, __atomic_fetch_add(&grid->next_block, 1, __ATOMIC_RELAXED));
+    return true;
+}
+
+static bool block_begin(struct sgp_grid *grid, struct sgp_runner *runner, uint32_t nr_resident)
+{
+    bool has_begun;
+
+    /* Most rounds of most kernels end here. */
+    if (__atomic_load_n(&grid->next_block, __ATOMIC_RELAXED) >= grid->nr_blocks && !runner->waits) {
         return false;
     }
-    sgp_block_begin(team, grid, number);
-    return true;
+    pthread_mutex_lock(&beginnings);
+    has_begun = block_add(grid, runner, nr_resident);
+    pthread_mutex_unlock(&beginnings);
+    return has_begun;
 }
 
 static void swap_teams(struct sgp_runner *runner, uint32_t a, uint32_t b)
@@ -88,7 +91,7 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner)
         enum sgp_progress progress;
 
         if (!nr_resident || (nr_spun && nr_spun >= patience)) {
-            if (block_add(grid, runner, nr_resident)) {
+            if (block_begin(grid, runner, nr_resident)) {
                 at = nr_resident++;
                 nr_spun = 0;
             } else if (!nr_resident && !runner->waits) {
