@@ -22,6 +22,7 @@ SLICE_NS = 6 * MS
 TENTH, NONE = 100, 0
 NR, NR_AT_ONCE = 60, 8
 """Kernels that are launched in a row, and of which so many are on their way before it is known how long they are."""
+NR_USUAL, LONG_SLICE_NS = 8, 200 * MS
 BOXES = {"mode": 1, "waits_for_variant": 1, "threshold_blocks": 10, "least_blocks": 4, "part_ns": 0, "run_blocks": 0}
 
 
@@ -153,13 +154,20 @@ def test_what_it_holds_without_use_counts(limited: Limited) -> None:
     assert after.limited_until_ns - time.monotonic_ns() > 9 * NS_PER_S
 
 
-def test_a_kernel_is_taken_off_the_device_at_the_limit_and_brought_back(library: Path, tmp_path: Path) -> None:
-    """Where the device preempts, and though nobody else wants it. Meanwhile it waits for no turn."""
+@pytest.mark.parametrize("usual_ns", [0, LONG_SLICE_NS + LONG_SLICE_NS // 4])
+def test_a_kernel_is_taken_off_the_device_at_the_limit_and_brought_back(
+    library: Path, tmp_path: Path, usual_ns: int
+) -> None:
+    """Where the device preempts, and though nobody else wants it. Meanwhile it waits for no turn.
+
+    `usual_ns`: what kernels took before, so that this one seems to end soon when the limit is reached, and is let end; 0: nothing is known.
+    """
     log = tmp_path / "log"
     log.touch()
     log.chmod(0o666)
     environment = {"LD_PRELOAD": str(library), "FAIRGV_OFF_LOG": str(log)}
-    host = Host(SOFTGPU, environment, is_preemptive=True, shared=[library.parent, tmp_path])
+    slice_ns = LONG_SLICE_NS if usual_ns else SLICE_NS
+    host = Host(SOFTGPU, environment, slice_ns, is_preemptive=True, shared=[library.parent, tmp_path])
     with contextlib.closing(host), make_region() as region:
         served = Served(host, region)
         kernels = HeldKernels(served.primary())
@@ -169,6 +177,9 @@ def test_a_kernel_is_taken_off_the_device_at_the_limit_and_brought_back(library:
             assert found is not None
             return found
 
+        for _ in range(NR_USUAL if usual_ns else 0):
+            kernels.late(0, ns=usual_ns)
+            assert kernels.guest.call("cuCtxSynchronize").result == 0
         host.control.set_limit(served.vgpu, 1)
         kernels.held(1)
         wait_until(lambda: reading().phase == "off-out", "it is off the device")

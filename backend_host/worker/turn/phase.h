@@ -83,7 +83,7 @@ enum fgw_work { FGW_WORK_NONE, FGW_WORK_ON, FGW_WORK_PAID, FGW_WORK_OFF };
     X(BESIDE, BESIDE_WAITING, "it has something to submit")                                                            \
     X(BESIDE, RUNNING, "it has something to submit, and the grant is free, or its vGPU's own and open")                \
     X(BESIDE, OFF_WAITING, "its work is in the way of the holder's")                                                   \
-    X(BESIDE, OFF_OUT, "its work is in the way of the holder's, and its vGPU has used up its part")                    \
+    X(BESIDE, OFF_OUT, "its vGPU has used up its part, and its work goes on for long")                                 \
     X(BESIDE, OFF_USER, "its work was taken off the device while the grant became free")                               \
     X(BESIDE_WAITING, WAITING, "its work has ended")                                                                   \
     X(BESIDE_WAITING, BESIDE, "what waited was dropped, is gated, or goes beside as a copy")                           \

@@ -7,6 +7,9 @@
  * (docs/lab/withdrawal.md). Where the next one may want the device for a moment only, the work runs on beside it, and
  * is withdrawn when that uses the device for longer. What bringing it back takes is charged to nobody.
  *
+ * Work that outlives its turn because it was expected to end soon is withdrawn as well once its vGPU has used up its
+ * part, also where nobody else wants the device.
+ *
  * While it is off the worker waits for its turn like all whose work is not on the device, and makes no call that might
  * wait for what stands still.
  *
@@ -73,11 +76,13 @@ static bool is_long_enough_beside(const struct fgw_worker *worker, const struct 
                                      goes_on_for(worker, outlook->slice_ns / FGW_LONG_DIVISOR, outlook->now_ns));
 }
 
-/* What is paid for in advance is not in the way yet. */
+/* It has to go: it keeps the holder off the device, or its vGPU has used up its part, whoever has the device. What is
+ * paid for in advance is not in the way yet. */
 static bool is_in_the_way(const struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     return has_channels(worker) && fgw_nr_running(worker) != 0 && worker->turn->charging.until_ns <= outlook->now_ns &&
-           is_long_enough_beside(worker, outlook) && goes_on_for(worker, BESIDE_NS, outlook->now_ns);
+           (outlook->allowed_ns == 0 || is_long_enough_beside(worker, outlook)) &&
+           goes_on_for(worker, BESIDE_NS, outlook->now_ns);
 }
 
 static void log_refusal(const char *what, const struct fgv_channels_answer *answer)
