@@ -190,6 +190,27 @@ def test_an_event_behind_a_kernel_is_waited_for_with_its_stream(kernels: Kernels
     assert guest.take_error() == 0
 
 
+@pytest.mark.parametrize("stream", ["idle", "busy", "new"])
+def test_who_waits_for_all_work_waits_for_no_event_that_is_recorded_since(kernels: Kernels, stream: str) -> None:
+    """Nobody waits for that, and nothing follows it in its stream. Another thread of the program may wait for who waits here."""
+    guest = kernels.guest
+    address = guest.ok("cuMemAlloc_v2", bytesize=4096).dptr
+    guest.cast_off("cuEventCreate", phEvent=EVENT, Flags=2)
+    if stream != "new":
+        guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+    if stream == "busy":
+        kernels.late(1, stream=STREAM)
+        synchronised = guest.begin("cuStreamSynchronize", hStream=STREAM)
+    kernels.late(2)
+    freed = guest.begin("cuMemFree_v2", dptr=address)
+    if stream == "new":
+        guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+    guest.cast_off("cuEventRecord", hEvent=EVENT, hStream=STREAM)
+    assert guest.finish("cuMemFree_v2", freed).result == 0
+    if stream == "busy":
+        assert guest.finish("cuStreamSynchronize", synchronised).result == 0
+
+
 @pytest.mark.parametrize(
     ("call", "fields"),
     [

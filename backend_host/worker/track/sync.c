@@ -169,8 +169,20 @@ bool fgw_stream_mark(struct fgw_worker *worker, struct fgw_stream *stream)
     return is_marked;
 }
 
+/* What is in the stream has ended, or ends with its last mark, whatever comes behind it now. Who waited for it before
+ * that waits for no more: an event that is recorded gets no mark, and nothing may follow it. */
+static void close_so_far(const struct fgw_track *track, struct fgw_stream *stream)
+{
+    if (stream->last_mark && stream->last_seq <= stream->marked_seq) {
+        stream->last_mark->seq = track->seq;
+    } else if (!stream->last_mark && stream->last_seq <= stream->done_seq) {
+        stream->done_seq = track->seq;
+    }
+}
+
 void fgw_stream_touch(struct fgw_worker *worker, struct fgw_stream *stream)
 {
+    close_so_far(worker->track, stream);
     stream->last_seq = ++worker->track->seq;
 }
 
@@ -180,7 +192,8 @@ void fgw_sync_submitted(struct fgw_worker *worker, struct fgw_stream *stream)
     if (stream->context->fault != CUDA_SUCCESS) {
         return; /* nothing of it will be heard of */
     }
-    stream->last_seq = ++worker->track->seq;
+    close_so_far(track, stream);
+    stream->last_seq = ++track->seq;
     stream->nr_unmarked++;
     const bool was_empty = track->nr_unfinished == 0;
     (*count_of(track, stream->behind_host, stream->is_beside))++;
