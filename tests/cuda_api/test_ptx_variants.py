@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cuda_api.generated.values import PersistentDescriptor, PersistentState
 from cuda_api.ptx import format_module, parse
 from cuda_api.ptx.syntax import Module
-from cuda_api.ptx.variants import RunsWholeError, Whole, persist_kernel, slice_kernel, used_by
+from cuda_api.ptx.variants import RunsWholeError, Whole, index, persist_kernel, slice_kernel, used_by
+from cuda_api.ptx.variants.split import HOME_BYTES, NR_COUNTS
 
 HEAD = ".version 8.0\n.target sm_75\n.address_size 64\n"
 SAMPLES = Path(__file__).parent / "ptx_samples"
@@ -88,8 +90,43 @@ def test_a_persistent_kernel_loops() -> None:
     assert "@%p1 bra fgv_done;" in text
     assert "bar.sync 1, 64;" in text  # as many threads as it says
     assert "ret;" not in text
-    assert text.count("exit;") == 3  # two on other multiprocessors, one without a block
+    assert text.count("exit;") == 1  # of those without a number
     assert text.index("bar.sync 1, 64;") < text.index("fgv_done:") < text.index("bra.uni fgv_next;")
+
+
+def test_blocks_look_at_the_split_at_each_turn() -> None:
+    text = format_module(persist_kernel(module_of("mov.u32 %r1, %smid; ret;"), "k", {}))
+    body = text.index("mov.u32 %r1, %smid;")
+    turn = text[text.index("fgv_next:") : body]
+    assert f"[fgv_launch+{PersistentDescriptor.MOST_EACH}]" in turn
+    assert f"[fgv_launch+{PersistentDescriptor.SPLIT}]" in turn
+    for once in ("%smid", "ld.volatile.global.u32 %fgv_first, [%fgv_split_word];"):
+        assert turn.count(once) == text[:body].count(once) == 1
+    assert turn.count("atom.global.cas.b32") == 2  # to enter, to leave
+    assert turn.index("%smid") < turn.index("fgv_take:") < turn.index("atom.global.add.u64 %fgv_number")
+    assert f".b64 fgv_state[{PersistentState.SIZE // 8}];" in text
+
+
+def test_without_a_split_nothing_is_counted() -> None:
+    """What stands between the loads of counter and limit and the next number, where most_each or the word's address is 0."""
+    lines = format_module(persist_kernel(module_of("ret;"), "k", {})).splitlines()
+    loads = [number for number, line in enumerate(lines) if "ld.volatile" in line]
+    assert ["u64" in lines[number] for number in loads] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]  # behind two the word, and counts
+    between = [line.split() for line in lines[loads[1] + 1 : loads[2]]]
+    look = ["ld.param", "setp.eq", "@%fgv_given"]
+    assert [line[0].removesuffix(".u32").removesuffix(".u64") for line in between] == look * 2
+    assert between[2][1:] == between[5][1:] == ["bra", "fgv_take;"]
+
+
+def test_what_split_keeps_has_a_place_of_its_own() -> None:
+    assert NR_COUNTS == 1024
+    assert index.SIZE_BYTES + 12 <= HOME_BYTES < 4 * index.BLOCK_WORDS
 
 
 IS_ZERO = "setp.eq.u32 %p1, %r1, 0;"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from benchmarks.nvcc import find_nvcc
 from cuda_api.ptx import parse
 from cuda_api.ptx.variants import RunsWholeError
+from tests.slicing.changes import Changed, Changing
 from tests.slicing.three_ways import Kernels, Launch, PackedDevice
 from tests.softgpu.random_kernels import RandomKernel
 
@@ -19,6 +21,7 @@ SOURCE = Path(__file__).with_name("kernels.cu")
 HEADER = ".version 8.0\n.target sm_70\n.address_size 64\n"
 GRIDS = ((37, 1, 1), (5, 4, 3), (1, 9, 2), (2, 1, 8))
 BLOCKS = ((64, 1, 1), (8, 8, 1))
+CHANGING = Launch((500, 4, 3), (64, 1, 1), 500, 64)
 RANDOM_BLOCKS = ((33, 1, 1), (64, 1, 1), (8, 3, 2), (96, 1, 1))
 NR_RESIDENT = (1, 3, 7)
 FACTORS = bytes(range(32))
@@ -65,9 +68,20 @@ def rows_of_source(device: PackedDevice, architecture: str = "sm_75") -> Iterato
     for function in parse(text).functions:
         if function.is_entry and len(function.parameters) == 3:
             yield compare(kernels, function.name, launches)
-    nr_taken = kernels.runs_on_no_multiprocessor("indices", launches[0])
-    wrong = (f"{nr_taken} blocks ran",) if nr_taken else ()
-    yield Row("indices on no multiprocessor", "", f"{nr_taken} blocks", wrong)
+    kernels.close()
+
+
+def changes_of_source(device: PackedDevice, nr_changes: int, architecture: str = "sm_75") -> Iterator[Changed]:
+    """The kernels of kernels.cu that have a persistent variant, under so many random changes of the split each."""
+    text = compiled(architecture)
+    kernels = Kernels(device, text)
+    kernels.set_constant("factors", FACTORS)
+    for number, function in enumerate(parse(text).functions):
+        if function.is_entry and len(function.parameters) == 3:
+            with contextlib.suppress(RunsWholeError), Changing(device, kernels, function.name, CHANGING) as changing:
+                yield changing.run(nr_changes, seed=number)
+    with Changing(device, kernels, "indices", CHANGING, moves=True) as changing:
+        yield changing.run(nr_changes, seed=0)
     kernels.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import random
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ NR_IN_WORDS = 4096
 _BUFFER, _BUFFER_SIZE = 1, 2
 _PADDING = bytes(4)
 """Between the arguments and a variant's descriptor."""
-_NOT_FOUND = "CUDA_ERROR_NOT_FOUND"
+_NOT_FOUND, _NOT_READY = "CUDA_ERROR_NOT_FOUND", "CUDA_ERROR_NOT_READY"
+_NON_BLOCKING = 1
+_MULTIPROCESSOR_COUNT, _CONCURRENT_KERNELS = 16, 31
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,18 @@ class PackedDevice(Device):
     """A device whose launches take parameters as they lie in memory."""
 
     def launch_packed(
-        self, function: ctypes.c_void_p, grid: Shape, block: Shape, dynamic_shared_bytes: int, parameters: bytes
+        self,
+        function: ctypes.c_void_p,
+        grid: Shape,
+        block: Shape,
+        dynamic_shared_bytes: int,
+        parameters: bytes,
+        stream: ctypes.c_void_p | None = None,
     ) -> None:
         buffer = ctypes.create_string_buffer(parameters, len(parameters))
         size = ctypes.c_size_t(len(parameters))
         extra = (ctypes.c_void_p * 5)(_BUFFER, ctypes.addressof(buffer), _BUFFER_SIZE, ctypes.addressof(size), None)
-        self.call("cuLaunchKernel", function, *grid, *block, dynamic_shared_bytes, None, None, extra)
+        self.call("cuLaunchKernel", function, *grid, *block, dynamic_shared_bytes, stream, None, extra)
 
     def variable(self, module: Module, name: str) -> tuple[int, int]:
         """Address and size of a module's variable."""
@@ -72,6 +81,56 @@ class PackedDevice(Device):
         buffer = ctypes.create_string_buffer(nr_bytes)
         self.call("cuMemcpyDtoH_v2", buffer, ctypes.c_uint64(address), ctypes.c_size_t(nr_bytes))
         return buffer.raw
+
+    def stream(self) -> ctypes.c_void_p:
+        """A stream that goes on beside all others."""
+        stream = ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
+        return stream
+
+    def close_stream(self, stream: ctypes.c_void_p) -> None:
+        self.call("cuStreamDestroy_v2", stream)
+
+    def wait(self, stream: ctypes.c_void_p | None) -> None:
+        self.call("cuStreamSynchronize", stream)
+
+    def is_idle(self, stream: ctypes.c_void_p) -> bool:
+        try:
+            self.call("cuStreamQuery", stream)
+        except CudaError as error:
+            if error.error != _NOT_READY:
+                raise
+            return False
+        return True
+
+    def write_beside(self, stream: ctypes.c_void_p, address: int, content: bytes) -> None:
+        """Kernels in other streams go on meanwhile."""
+        size = ctypes.c_size_t(len(content))
+        self.call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), content, size, stream)
+        self.wait(stream)
+
+    def read_beside(self, stream: ctypes.c_void_p, address: int, nr_bytes: int) -> bytes:
+        """The same."""
+        buffer = ctypes.create_string_buffer(nr_bytes)
+        self.call("cuMemcpyDtoHAsync_v2", buffer, ctypes.c_uint64(address), ctypes.c_size_t(nr_bytes), stream)
+        self.wait(stream)
+        return buffer.raw
+
+    @property
+    def nr_multiprocessors(self) -> int:
+        return self._attribute(_MULTIPROCESSOR_COUNT)
+
+    @property
+    def overlaps_kernels(self) -> bool:
+        """Whether kernels of different streams may run at once."""
+        return bool(self._attribute(_CONCURRENT_KERNELS))
+
+    def nr_resident_each(self, function: ctypes.c_void_p, nr_threads: int, dynamic_shared_bytes: int) -> int:
+        """Blocks that fit a multiprocessor."""
+        nr = ctypes.c_int()
+        size = ctypes.c_size_t(dynamic_shared_bytes)
+        self.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(nr), function, nr_threads, size)
+        return nr.value
 
 
 class Kernels:
@@ -96,52 +155,52 @@ class Kernels:
     def whole(self, name: str, launch: Launch) -> bytes:
         """What the kernel leaves in `out`."""
         function = self._whole.function(name)
-        with _Out(self._device, launch) as out:
+        with self.out(launch) as out:
             self._launch(function, launch, launch.grid, self._arguments(out, launch))
             return out.content()
 
     def in_boxes(self, name: str, launch: Launch, seed: int) -> bytes:
         """The same by way of the sliced variant, the grid cut at random."""
         function = self._variant(name, slice_kernel)
-        with _Out(self._device, launch) as out:
+        with self.out(launch) as out:
             for first, size in boxes(launch.grid, random.Random(seed)):
                 descriptor = struct.pack("<6I", *first, *launch.grid)
-                self._launch(function, launch, size, self._arguments(out, launch) + _PADDING + descriptor)
+                self._launch(function, launch, size, self.arguments(out, launch, descriptor))
             return out.content()
 
     def persistently(self, name: str, launch: Launch, nr_blocks: int, nr_stops: int) -> bytes:
         """The same by way of the persistent variant, with that many blocks, stopped and resumed that many times."""
-        function = self._variant(name, persist_kernel)
-        state = self._state(name)
-        with _Out(self._device, launch) as out:
+        function, state = self.persistent(name)
+        with self.out(launch) as out:
             counter = 0
             for stop in range(nr_stops + 1):
                 limit = (1 << 63) if stop == nr_stops else counter + launch.nr_blocks // (nr_stops + 1)
                 self._device.write(state, struct.pack("<2Q", counter, limit))
-                multiprocessors = (0, 0xFFFFFFFF)
-                descriptor = struct.pack("<Q5I4x", launch.nr_blocks, *launch.grid, *multiprocessors)
-                self._launch(function, launch, (nr_blocks, 1, 1), self._arguments(out, launch) + _PADDING + descriptor)
+                descriptor = persistent_descriptor(launch)
+                self._launch(function, launch, (nr_blocks, 1, 1), self.arguments(out, launch, descriptor))
                 [counter] = struct.unpack("<Q", self._device.read(state, 8))
                 counter = min(counter, launch.nr_blocks)
             return out.content()
-
-    def runs_on_no_multiprocessor(self, name: str, launch: Launch) -> int:
-        """How many blocks are taken by a persistent kernel that may run on no multiprocessor."""
-        function = self._variant(name, persist_kernel)
-        state = self._state(name)
-        self._device.write(state, struct.pack("<2Q", 0, 1 << 63))
-        with _Out(self._device, launch) as out:
-            descriptor = struct.pack("<Q5I4x", launch.nr_blocks, *launch.grid, 5000, 0xFFFFFFFF)
-            self._launch(function, launch, (2, 1, 1), self._arguments(out, launch) + _PADDING + descriptor)
-            out.content()
-        [taken] = struct.unpack("<Q", self._device.read(state, 8))
-        return int(taken)
 
     def set_constant(self, name: str, content: bytes) -> None:
         """In the original; variants are to see it."""
         self._device.write(self._whole_global(name)[0], content)
 
-    def _arguments(self, out: _Out, launch: Launch) -> bytes:
+    def out(self, launch: Launch) -> Out:
+        """Zeroed memory for a launch's results."""
+        return Out(self._device, launch)
+
+    def persistent(self, name: str, *, moves: bool = False) -> tuple[ctypes.c_void_p, int]:
+        """The persistent variant, and where its state lies; `moves`: one whose blocks find themselves on another multiprocessor each time they
+        look. Raises RunsWholeError."""
+        make = persist_restlessly if moves else persist_kernel
+        return self._variant(name, make), self._state(name, make)
+
+    def arguments(self, out: Out, launch: Launch, descriptor: bytes) -> bytes:
+        """What a variant is launched with."""
+        return self._arguments(out, launch) + _PADDING + descriptor
+
+    def _arguments(self, out: Out, launch: Launch) -> bytes:
         """To the byte: NVIDIA's driver refuses to launch with more."""
         return struct.pack("<QQI", out.address, self._in, launch.number)
 
@@ -157,9 +216,9 @@ class Kernels:
             self._modules[key] = module
         return self._variants[key]
 
-    def _state(self, name: str) -> int:
-        """Where counter and limit of a persistent variant stand."""
-        return self._device.variable(self._modules[(name, persist_kernel.__name__)], PERSISTENT_STATE_NAME)[0]
+    def _state(self, name: str, make: Callable[..., Tree]) -> int:
+        """Where a persistent variant counts."""
+        return self._device.variable(self._modules[(name, make.__name__)], PERSISTENT_STATE_NAME)[0]
 
     def _whole_global(self, name: str) -> tuple[int, int]:
         return self._device.variable(self._whole, name)
@@ -181,14 +240,22 @@ class Kernels:
         self._device.launch_packed(function, grid, launch.block, launch.dynamic_shared_bytes, parameters)
 
 
-class _Out:
+def persist_restlessly(tree: Tree, name: str, addresses: Mapping[str, int]) -> Tree:
+    """As persist_kernel, but the clock says on which of 8 multiprocessors a block is. The last has a number that is not counted."""
+    text = format_module(persist_kernel(tree, name, addresses))
+    looks = re.compile(r"mov\.u32 (%\w+), %smid;")
+    assert len(looks.findall(text)) == 1
+    return parse(looks.sub(r"mov.u32 \1, %clock; shr.u32 \1, \1, 6; and.b32 \1, \1, 7; mul.lo.u32 \1, \1, 147;", text))
+
+
+class Out:
     """Zeroed memory for a launch's results."""
 
     def __init__(self, device: PackedDevice, launch: Launch) -> None:
         self._device, self._nr_bytes = device, 4 * launch.nr_out_words
         self.address = device.allocate(self._nr_bytes)
 
-    def __enter__(self) -> _Out:
+    def __enter__(self) -> Out:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -196,6 +263,11 @@ class _Out:
 
     def content(self) -> bytes:
         return self._device.read(self.address, self._nr_bytes)
+
+
+def persistent_descriptor(launch: Launch, most_each: int = 0, split_address: int = 0) -> bytes:
+    """What the persistent variant is told: struct fgv_persistent_descriptor."""
+    return struct.pack("<Q4IQ", launch.nr_blocks, *launch.grid, most_each, split_address)
 
 
 def boxes(grid: Shape, chance: random.Random) -> Iterator[tuple[Shape, Shape]]:

@@ -50,9 +50,8 @@
 #include "turn/queue.h"
 #include "turn/turn.h"
 
-#define FGW_ALL_MULTIPROCESSORS UINT32_MAX
-#define FGW_LET_GO_NS           UINT64_C(1000000000)
-#define FGW_STOP_AGAIN_NS       UINT64_C(1000000) /* a stop that came before the kernel's start was overwritten */
+#define FGW_LET_GO_NS     UINT64_C(1000000000)
+#define FGW_STOP_AGAIN_NS UINT64_C(1000000) /* a stop that came before the kernel's start was overwritten */
 
 static CUdeviceptr counter_of(const struct fgw_variant *variant)
 {
@@ -191,8 +190,7 @@ static CUresult submit_persistent(struct fgw_worker *worker, const struct fgw_se
 {
     struct fgw_parts *parts = &worker->slicing->parts;
     const CUlaunchConfig *config = &launch->config;
-    struct fgv_persistent_descriptor descriptor = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
-                                                   .end_multiprocessor = FGW_ALL_MULTIPROCESSORS};
+    struct fgv_persistent_descriptor descriptor = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ}};
     descriptor.nr_blocks = fgw_grid_nr_blocks(descriptor.grid);
     const uint32_t grid[3] = {resident_blocks(worker, launch, parts->nr_blocks_left), 1, 1};
     CUresult result = set_state(worker, config->hStream, descriptor.nr_blocks - parts->nr_blocks_left);

@@ -15,7 +15,7 @@ from cuda_api.ptx.variants.walk import instructions, names_of, rewritten, with_n
 from cuda_api.record import replace
 
 INDEX_BYTES, SIZE_BYTES = 0, 16
-"""Where index and size stand in BLOCK; the word between them is the persistent variant's."""
+"""Where index and size stand in BLOCK; the word between them is the persistent variant's, that behind them split.py's."""
 BLOCK_WORDS = 8
 
 

@@ -4,7 +4,7 @@ The variant whose blocks take their numbers from a counter until the numbers run
 Fewer blocks are launched than the grid has, as many as fit the device, say. Each of them, again and again: one thread reads counter and
 limit, and stops if the limit is reached, else takes the next number and tells the others the index that belongs to it; all run the kernel's
 body. To stop a running kernel the limit is set to 0; launched again with the same counter it goes on where it was. No number is lost, none is
-run twice. Blocks on multiprocessors outside of a given range end at once.
+run twice. On some multiprocessors blocks give way to others' while the kernel goes on (split.py).
 
 The body is a loop's body now, so where a thread of the kernel ended it goes to the loop's end and waits there for the others of its block,
 which also keeps shared memory from the next block until all are done with this one. In the kernel, threads that have ended count for no
@@ -35,7 +35,7 @@ from cuda_api.ptx.syntax import (
     Statement,
     Variable,
 )
-from cuda_api.ptx.variants import index
+from cuda_api.ptx.variants import index, split
 from cuda_api.ptx.variants.ending import check_ends
 from cuda_api.ptx.variants.part import AXES, BLOCK, PREFIX, RunsWholeError, alone
 from cuda_api.ptx.variants.sliced import descriptor, load_sizes, load_word
@@ -49,7 +49,7 @@ _ASYNCHRONOUS = frozenset(("mbarrier", "wgmma", "setmaxnreg", "griddepcontrol", 
 
 _Item = Function | Variable | Alias | Pragma
 
-_HEAD, _TOLD, _DONE = f"{PREFIX}next", f"{PREFIX}told", f"{PREFIX}done"
+_HEAD, _TAKE, _ENDS, _TOLD, _DONE = (f"{PREFIX}{name}" for name in ("next", "take", "ends", "told", "done"))
 _TEST = Name(f"%{PREFIX}test")
 _STATE, _COUNTER, _LIMIT, _BLOCKS, _NUMBER = (
     Name(f"%{PREFIX}{name}") for name in ("state", "counter", "limit", "blocks", "number")
@@ -130,53 +130,58 @@ def _copies_are_done(body: Block) -> Iterator[Instruction]:
 
 def _declarations() -> Iterator[Variable]:
     yield from index.registers()
+    yield from split.registers()
     for names, kind in ((_PREDICATES, "pred"), (_LONGS, "b64"), (_WORDS, "b32")):
         yield from (Variable("reg", kind, name.text) for name in names)
 
 
-def _begin() -> Iterator[Instruction]:
-    yield Instruction("mov", ("u32",), (_WORD, Name("%smid")))
-    for offset_bytes, comparison in (
-        (PersistentDescriptor.FIRST_MULTIPROCESSOR, "lt"),
-        (PersistentDescriptor.END_MULTIPROCESSOR, "ge"),
-    ):
-        yield load_word(_OTHER, offset_bytes)
-        yield Instruction("setp", (comparison, "u32"), (_TEST, _WORD, _OTHER))
-        yield Instruction("exit", (), (), Guard(_TEST.text))
+def _begin() -> Iterator[Statement]:
     yield Instruction("mov", ("u64",), (_STATE, Name(PERSISTENT_STATE_NAME)))
     yield load_word(_BLOCKS, PersistentDescriptor.NR_BLOCKS, "u64")
     yield from load_sizes(PersistentDescriptor.GRID)
+    yield from _is_other()
+    yield from split.begin(_TEST)
 
 
 def _all_are_here() -> Instruction:
     return Instruction("bar", ("sync",), (Integer(0),))
 
 
-def _take_number() -> Iterator[Statement]:
-    """By the first thread: the next number and its index, or word 3 of BLOCK stays 0. Leads to _TOLD, as the others go at once."""
+def _is_other() -> Iterator[Statement]:
+    """Whether this is not the first thread."""
     yield Instruction("mov", ("u32",), (_WORD, Name("%tid", "x")))
     for axis in AXES[1:]:
         yield Instruction("mov", ("u32",), (_OTHER, Name("%tid", axis)))
         yield Instruction("or", ("b32",), (_WORD, _WORD, _OTHER))
     yield Instruction("setp", ("ne", "u32"), (_TEST, _WORD, Integer(0)))
-    yield _to_told(_TEST)
+
+
+def _take_number() -> Iterator[Statement]:
+    """By the first thread: the next number and its index, or word 3 of BLOCK stays 0. Leads to _TOLD, as the others go at once."""
+    yield from _is_other()
+    yield _to(_TOLD, _TEST)
     yield Instruction("st", ("shared", "u32"), (Address(Name(BLOCK), _HAS_BLOCK_BYTES), Integer(0)))
     for offset_bytes, value in ((PersistentState.LIMIT, _LIMIT), (PersistentState.COUNTER, _COUNTER)):
         yield Instruction("ld", ("volatile", "global", "u64"), (value, Address(_STATE, offset_bytes)))
+    yield from split.give_way(_STATE, _TAKE, _TOLD)
+    yield Label(_TAKE)
     yield Instruction("setp", ("ge", "u64"), (_TEST, _COUNTER, _LIMIT))
-    yield _to_told(_TEST)
+    yield _to(_ENDS, _TEST)
     yield Instruction("atom", ("global", "add", "u64"), (_NUMBER, Address(_STATE, PersistentState.COUNTER), Integer(1)))
     yield Instruction("setp", ("ge", "u64"), (_TEST, _NUMBER, _BLOCKS))
-    yield _to_told(_TEST)
+    yield _to(_ENDS, _TEST)
     yield from _index_of_number()
     yield from index.stores(index.INDEX_BYTES)
     yield from index.stores(index.SIZE_BYTES)
     yield Instruction("st", ("shared", "u32"), (Address(Name(BLOCK), _HAS_BLOCK_BYTES), Integer(1)))
+    yield Instruction("bra", (), (Name(_TOLD),))
+    yield Label(_ENDS)
+    yield from split.leave(_STATE, _TOLD)
     yield Label(_TOLD)
 
 
-def _to_told(test: Name) -> Instruction:
-    return Instruction("bra", (), (Name(_TOLD),), Guard(test.text))
+def _to(label: str, test: Name) -> Instruction:
+    return Instruction("bra", (), (Name(label),), Guard(test.text))
 
 
 def _index_of_number() -> Iterator[Instruction]:
