@@ -1,4 +1,4 @@
-"""`fairgv-sim`: simulates vGPUs under one or more policies and prints what each got. The only file of scheduler/ that prints or writes."""
+"""`fairgv-sim`: simulates vGPUs under one or more policies and prints what each got. The only file of the simulator that prints or writes."""
 
 import argparse
 import json
