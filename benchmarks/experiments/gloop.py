@@ -21,8 +21,8 @@ from benchmarks.document import Document, Record
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, setting
 from benchmarks.gloop import apps, many, points, servers, shares
-from benchmarks.gloop.ports import Part
 from benchmarks.paper import Finding
+from benchmarks.part import Part
 from benchmarks.sheet import Sheet
 from benchmarks.style import head
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Reporter
-from benchmarks.gloop.ports import GLOOP, PLAIN, Part, port
+from benchmarks.gloop.ports import GLOOP, PLAIN, port
 from benchmarks.guests import NATIVE, Setting, open_session
+from benchmarks.part import Part
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import run_together
 from benchmarks.style import LESS

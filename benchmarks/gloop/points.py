@@ -8,8 +8,9 @@ from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Reporter
-from benchmarks.gloop.ports import GLOOP, PLAIN, SPLIT, Part, port, report_of
+from benchmarks.gloop.ports import GLOOP, PLAIN, SPLIT, port, report_of
 from benchmarks.guests import NATIVE, Setting, open_session
+from benchmarks.part import Part
 from benchmarks.sheet import Sheet
 from benchmarks.style import LESS, log_axis
 

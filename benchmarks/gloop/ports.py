@@ -1,18 +1,14 @@
-"""The ports as workloads of measurements, and the parts that `fairgv-bench gloop` is made of."""
+"""The ports as workloads of measurements."""
 
-import argparse
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.document import Document, Record
-from benchmarks.experiment import Reporter
 from benchmarks.gloop.build import build
-from benchmarks.guests import Session, Setting, run
-from benchmarks.sheet import Sheet
+from benchmarks.guests import Session, run
 from benchmarks.workloads import Workload, parse_report
 
 PLAIN, SPLIT, GLOOP = WAYS = ("plain", "split", "gloop")
@@ -54,16 +50,3 @@ def folder(program: str) -> Iterator[tuple[str, ...]]:
         return
     with tempfile.TemporaryDirectory(prefix="fairgv-bench-gloop-") as path:
         yield ("--folder", path)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part of the measurement. `nr_records` is of one repetition; sheets and figures are of a document alone."""
-
-    name: str
-    nr_records: Callable[[argparse.Namespace], int]
-    measure: Callable[[argparse.Namespace, Setting, Reporter], Iterator[Record]]
-    sheet: Callable[[Document], Sheet | None]
-    figures: Callable[[Document], dict[str, float]]
-    draw: Callable[[Any, Document], str | None]
-    """Into axes; the finding, or None where there is nothing to draw."""

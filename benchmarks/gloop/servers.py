@@ -17,10 +17,11 @@ from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Reporter
 from benchmarks.gloop.build import LOAD, build
-from benchmarks.gloop.ports import GLOOP, PLAIN, Part, port
+from benchmarks.gloop.ports import GLOOP, PLAIN, port
 from benchmarks.guests import Session, Setting, open_session
 from benchmarks.guests.process import ProcessRunning
 from benchmarks.guests.session import Running, left_s
+from benchmarks.part import Part
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import END_LIMIT_S, START_LIMIT_S
 from benchmarks.style import MORE

@@ -8,8 +8,9 @@ from typing import Any
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Reporter
-from benchmarks.gloop.ports import GLOOP, Part, port
+from benchmarks.gloop.ports import GLOOP, port
 from benchmarks.guests import Setting, open_session
+from benchmarks.part import Part
 from benchmarks.ratios import throughput_min_max_ratio
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import run_together
