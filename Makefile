@@ -47,6 +47,7 @@ build: $(STAMP) $(MODULES)
 	@$(BIN)/python -m tests.conformance.build >/dev/null
 	@$(BIN)/python -m benchmarks.build endless >/dev/null
 	@$(BIN)/python -m benchmarks.gloop.build >/dev/null
+	@$(BIN)/python -m benchmarks.space.build >/dev/null
 
 # What Python loads is compiled whole whenever its builders run: so they run when a source or a flag is another one, or what they made is not theirs.
 MODULE_FILES := ivshmem/_ivshmem*.so backend_host/worker/_worker*.so backend_host/channels/*.so

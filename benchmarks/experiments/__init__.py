@@ -20,6 +20,7 @@ from benchmarks.experiments.overhead import Overhead
 from benchmarks.experiments.oversubscription import Oversubscription
 from benchmarks.experiments.shares_over_time import SharesOverTime
 from benchmarks.experiments.slicing import Slicing
+from benchmarks.experiments.space import Space
 from benchmarks.experiments.work_conserving import WorkConserving
 
 _ALL: tuple[Experiment, ...] = (
@@ -38,6 +39,7 @@ _ALL: tuple[Experiment, ...] = (
     Migration(),
     Balancing(),
     GLoop(),
+    Space(),
     Adapter(),
     Loops(),
     Decisions(),

@@ -1,0 +1,73 @@
+"""What sharing in space gives a latency-critical program beside a best-effort one.
+
+surfaces (--calibrate): how much slower rounds get beside a best-effort program, and how much progress that makes, for each split. Natively, in
+one process.
+
+Wrong when something else runs on the device. softgpu's figures show that the programs run, and nothing more.
+"""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from benchmarks.document import Document, Record
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiment import Experiment, Reporter, Subjects, setting
+from benchmarks.part import Part
+from benchmarks.sheet import Sheet
+from benchmarks.space import surfaces
+from benchmarks.style import head
+
+PARTS: tuple[Part, ...] = (surfaces.PART,)
+PANEL_INCHES = (8, 4.6)
+
+
+class Space(Experiment):
+    """`fairgv-bench space`."""
+
+    name = "space"
+    summary = "sharing in space: critical programs beside best-effort ones"
+    seconds = 2.0
+    repetitions = 1
+    subjects: ClassVar[Subjects] = {surfaces.KIND: ("file", "best_effort", "critical")}
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Which of them."""
+        surfaces.add_options(parser)
+
+    def check(self, options: argparse.Namespace) -> None:
+        """Where surfaces go."""
+        surfaces.check(options)
+
+    def nr_records(self, options: argparse.Namespace) -> int:
+        """Of the parts that are asked for."""
+        return sum(part.nr_records(options) for part in self._parts(options))
+
+    def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
+        """Part after part."""
+        for part in self._parts(options):
+            yield from part.measure(options, setting(options), reporter)
+
+    def sheets(self, document: Document) -> list[Sheet]:
+        """One for each part that was measured."""
+        return [sheet for part in PARTS if (sheet := part.sheet(document)) is not None]
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """Of all parts; their names begin with the part's."""
+        return {name: figure for part in PARTS for name, figure in part.figures(document).items()}
+
+    def plot(self, document: Document, figure: Any) -> None:
+        """A panel for each part that was measured, with its finding; the first one's is the picture's."""
+        measured = [part for part in PARTS if part.sheet(document) is not None]
+        if not measured:
+            raise NotMeasurableError("nothing was measured")
+        figure.set_size_inches(PANEL_INCHES[0], PANEL_INCHES[1] * len(measured))
+        told: list[str] = []
+        for axes, part in zip(figure.subplots(len(measured), 1, squeeze=False)[:, 0], measured, strict=True):
+            if finding := part.draw(axes, document):
+                axes.set_title(finding if told else "", fontsize="small")
+                told.append(finding)
+        head(figure, told[0] if told else "Sharing in space", document)
+
+    def _parts(self, options: argparse.Namespace) -> list[Part]:
+        return [surfaces.PART]

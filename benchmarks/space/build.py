@@ -1,0 +1,43 @@
+"""Compiles the programs that share in space into build/benchmarks/space: `python -m benchmarks.space.build`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from backend_host.config import PACKAGE_ROOT
+from benchmarks.build import CUDA_FLAGS
+from benchmarks.nvcc import Nvcc, find_nvcc, rebuilding, seal_of
+
+SOURCES = PACKAGE_ROOT / "benchmarks/space/programs"
+OUTPUT = PACKAGE_ROOT / "build/benchmarks/space"
+NAMES = tuple(sorted(source.stem for source in SOURCES.glob("*.cu")))
+ARCHITECTURES = ("-gencode", "arch=compute_80,code=compute_80", "-gencode", "arch=compute_90,code=sm_90")
+"""PTX for softgpu and machine code for an H100: a persistent kernel must not wait for a compiler."""
+
+
+def _command(name: str, nvcc: Nvcc, output: Path) -> list[str]:
+    source = str(SOURCES / f"{name}.cu")
+    return [str(nvcc.path), *CUDA_FLAGS, *ARCHITECTURES, source, "-o", str(output), "-L", str(nvcc.libraries)]
+
+
+def build(name: str) -> Path:
+    """The program, up to date. Safe to call from several processes at once."""
+    nvcc = find_nvcc()
+    program = OUTPUT / name
+    program.parent.mkdir(parents=True, exist_ok=True)
+    sources = [SOURCES / f"{name}.cu", *sorted(SOURCES.glob("*.cuh"))]
+    with rebuilding(program, seal_of([_command(name, nvcc, program)], sources, nvcc)) as unfinished:
+        if unfinished:
+            subprocess.run(_command(name, nvcc, unfinished), check=True)
+    return program
+
+
+def main() -> int:
+    """Entry point."""
+    for name in NAMES:
+        print(build(name))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

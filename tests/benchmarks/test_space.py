@@ -1,0 +1,166 @@
+"""Sharing in space: programs beside their loops, the recorder on softgpu, and the arithmetic on made records. No time is asserted."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.cli import main
+from benchmarks.devices import native_environment, private_device
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiments import EXPERIMENTS
+from benchmarks.space import surfaces
+from benchmarks.space.build import build
+from benchmarks.space.medoids import bounds_of, medoids, normalised
+from benchmarks.space.record import BEST_EFFORT, CRITICAL, MICRO, SIZES, SURFACES, instance
+from benchmarks.style import THEMES, figure_of
+
+EXPERIMENT = EXPERIMENTS["space"]
+HEAD = {"experiment": "space", "device": "softgpu", "date": "2026-01-02"}
+LIMIT_S = 120.0
+INSTANCES = (instance((3, 0.1, 2)), instance((32, 0.0, 1)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def device() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("FAIRGV_SOFTGPU_TIERS", "2")  # begin with quick code: sizes are small
+        with private_device("soft"):
+            yield
+
+
+def recorder(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(build("surfaces")), *words]
+    environment = native_environment("soft")
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def test_programs_give_what_their_loops_give() -> None:
+    """As plain launches, and persistently."""
+    names = [*BEST_EFFORT, *CRITICAL, *INSTANCES]
+    finished = recorder("--check", ",".join(names))
+    assert finished.stderr == ""
+    assert [json.loads(line) for line in finished.stdout.splitlines()] == [
+        {"name": name, "agrees": True} for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--pairs",),
+        ("--pairs", "cfd"),
+        ("--check", "nothing"),
+        ("--check", "stride-0-overlap-0.1-iterations-2"),
+        ("--check", "stride-1-overlap-1-iterations-2"),
+        ("--step", "0", "--check", "nn"),
+        ("--step", "4x", "--check", "nn"),
+        ("--much", "1", "--check", "nn"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused(words: tuple[str, ...]) -> None:
+    finished = recorder(*words)
+    assert finished.returncode == 2
+    assert finished.stderr
+    assert not finished.stdout
+
+
+def test_medoids_stand_for_their_groups() -> None:
+    vectors = [(0.0, 0.0), (0.1, 0.0), (0.2, 0.0), (1.0, 1.0), (1.0, 0.9), (1.0, 0.8), (0.0, 1.0)]
+    assert medoids(vectors, 3) == [1, 4, 6]
+    assert medoids(list(reversed(vectors)), 3) == [0, 2, 5]
+    assert medoids([(1.0,), (1.0,)], 2) == [0]
+
+
+def test_features_go_from_the_least_to_the_greatest() -> None:
+    bounds = bounds_of([(1, 5, 0), (3, 5, 1)])
+    assert bounds == [(1, 3), (5, 5), (0, 1)]
+    assert normalised([(2, 5, 4), (0, 9, 0.5)], bounds) == [(0.5, 0, 1), (0, 0, 0.5)]
+
+
+def test_surfaces_are_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    assert main(["space", "--calibrate", "--device", "soft", "--surfaces", str(tmp_path), "--json", str(path)]) == 0
+    size = SIZES["soft"]
+    document = json.loads(path.read_text())
+    assert document["failures"] == []
+    found = [(record["best_effort"], record["critical"]) for record in document["records"] if record["file"] == "pairs"]
+    assert found == list(size.pairs)
+    for name, step in ((SURFACES, size.step), (MICRO, size.micro_step)):
+        recorded = json.loads((tmp_path / name).read_text())
+        assert recorded["multiprocessors"] == 16
+        assert recorded["step"] == step
+        assert recorded["pairs"]
+        for pair in recorded["pairs"]:
+            assert [row[:2] for row in pair["surface"]] == [[0, 0], *([n, 1] for n in range(step, 17, step))]
+            assert all(row[surfaces.P95] >= row[surfaces.P50] > 0 for row in pair["surface"])
+            for features in pair["features"].values():
+                assert len(features) == 7
+                assert all(0 <= each <= 1 for each in features)
+
+
+def test_surfaces_of_searches_are_not_lost_to_softgpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["space", "--calibrate", "--device", "soft"]) == 1
+    assert "name another folder with --surfaces" in capsys.readouterr().err
+
+
+SURFACE: list[list[float]] = [
+    [0, 0, 40, 40, 1, 9],
+    [4, 1, 2.5, 3.0, 0.9, 9],
+    [8, 1, 1.4, 1.5, 0.7, 9],
+    [8, 2, 1.1, 1.2, 0.05, 9],
+    [8, 3, 1, 1, 0, 9],
+]
+
+
+def test_the_best_split_has_the_greatest_progress_within_the_target() -> None:
+    best = surfaces.best_of(SURFACE, 1.5)
+    assert best is not None
+    assert (best["n"], best["k"], best["progress"]) == (8, 1, 0.7)
+    assert best["gain"] == pytest.approx(1 / 1.4 + 0.7)
+
+
+def test_turns_are_better_than_a_split_that_loses() -> None:
+    best = surfaces.best_of(SURFACE, 1.2)
+    assert best is not None
+    assert (best["n"], best["k"]) == (8, 3)  # (8, 2) makes more progress and loses 4 % to turns
+    assert surfaces.best_of(SURFACE, 0.9) is None
+
+
+def record(critical: str, *, file: str = "pairs", surface: list[list[float]] = SURFACE) -> dict[str, Any]:
+    best = {f"{target:g}": surfaces.best_of(surface, target) for target in surfaces.TARGETS}
+    pair = {"best_effort": "cfd", "critical": critical, "most_each": 3, "alone_us": 234.5}
+    return {"kind": surfaces.KIND, "file": file, **pair, "best": best}
+
+
+DOCUMENT = {**HEAD, "records": [record("lbm"), record("spmv", surface=[]), record("lbm", file="micro")]}
+
+
+def test_figures_are_of_the_paper_s_pairs() -> None:
+    figures = EXPERIMENT.figures(DOCUMENT)
+    assert figures["surfaces/1.5/pairs better than turns"] == 1
+    assert figures["surfaces/1.5/greatest gain"] == pytest.approx(1 / 1.4 + 0.7)
+    assert figures["surfaces/1.5/mean gain"] == pytest.approx((1 + 1 / 1.4 + 0.7) / 2)
+
+
+def test_tables_have_what_was_measured() -> None:
+    sheets = {sheet.title: sheet for sheet in EXPERIMENT.sheets(DOCUMENT)}
+    assert sheets["The best splits"].rows == (
+        ("cfd beside lbm", "234", "3", "(8, 3) 0.00, 1.00", "(8, 1) 0.70, 1.41", "(8, 1) 0.70, 1.41"),
+        ("cfd beside spmv", "234", "3", "turns", "turns", "turns"),
+    )
+    assert EXPERIMENT.sheets({**HEAD, "records": []}) == []
+
+
+def test_the_picture_has_a_panel_for_each_part() -> None:
+    pytest.importorskip("matplotlib")
+    with figure_of((9, 5), THEMES["light"]) as figure:
+        EXPERIMENT.plot(DOCUMENT, figure)
+        assert len(figure.axes) == 1
+        assert figure.get_suptitle().startswith("Of 2 pairs 1 gain by sharing in space")
+    with pytest.raises(NotMeasurableError, match="nothing was measured"):
+        EXPERIMENT.plot({**HEAD, "records": []}, None)
