@@ -2,6 +2,7 @@
 
 surfaces (--calibrate): how much slower rounds get beside a best-effort program, and how much progress that makes, for each split. Natively, in
 one process.
+start: how soon a short kernel has ended beside another process' blocks, by the way of sharing. Natively; MPS for the time of it.
 
 Wrong when something else runs on the device. softgpu's figures show that the programs run, and nothing more.
 """
@@ -12,13 +13,14 @@ from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, Subjects, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, setting
 from benchmarks.part import Part
 from benchmarks.sheet import Sheet
-from benchmarks.space import surfaces
+from benchmarks.space import start, surfaces
 from benchmarks.style import head
 
-PARTS: tuple[Part, ...] = (surfaces.PART,)
+PARTS: tuple[Part, ...] = (surfaces.PART, start.PART)
+NAMES = tuple(part.name for part in PARTS if part is not surfaces.PART)
 PANEL_INCHES = (8, 4.6)
 
 
@@ -29,10 +31,15 @@ class Space(Experiment):
     summary = "sharing in space: critical programs beside best-effort ones"
     seconds = 2.0
     repetitions = 1
-    subjects: ClassVar[Subjects] = {surfaces.KIND: ("file", "best_effort", "critical")}
+    subjects: ClassVar[Subjects] = {
+        surfaces.KIND: ("file", "best_effort", "critical"),
+        start.KIND: ("way", "block_us"),
+    }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Which of them."""
+        told = f"of {', '.join(NAMES)} (default all)"
+        parser.add_argument("--only", type=names_of(NAMES), default=list(NAMES), metavar="NAME,...", help=told)
         surfaces.add_options(parser)
 
     def check(self, options: argparse.Namespace) -> None:
@@ -70,4 +77,6 @@ class Space(Experiment):
         head(figure, told[0] if told else "Sharing in space", document)
 
     def _parts(self, options: argparse.Namespace) -> list[Part]:
-        return [surfaces.PART]
+        if options.calibrate:
+            return [surfaces.PART]
+        return [part for part in PARTS if part.name in options.only]

@@ -12,7 +12,7 @@ from benchmarks.cli import main
 from benchmarks.devices import native_environment, private_device
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.space import surfaces
+from benchmarks.space import start, surfaces
 from benchmarks.space.build import build
 from benchmarks.space.medoids import bounds_of, medoids, normalised
 from benchmarks.space.record import BEST_EFFORT, CRITICAL, MICRO, SIZES, SURFACES, instance
@@ -108,6 +108,32 @@ def test_surfaces_of_searches_are_not_lost_to_softgpu(capsys: pytest.CaptureFixt
     assert "name another folder with --surfaces" in capsys.readouterr().err
 
 
+def test_starts_are_measured(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    assert main(["space", "--device", "soft", "--only", "start", "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert document["failures"] == []
+    found = [(record["way"], record["block_us"]) for record in document["records"]]
+    assert found == [(way, block_us) for way in (start.SLICES, start.WORD) for block_us in (0, 50)]
+    assert all(0 < record["p50_us"] <= record["p99_us"] for record in document["records"])
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("fast",), ("word", "--rounds"), ("word", "--rounds", "0"), ("word", "--much", "1")]
+)
+def test_ways_that_are_none_are_refused(words: tuple[str, ...]) -> None:
+    finished = subprocess.run(
+        [build("start"), *words],
+        env=native_environment("soft"),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert finished.returncode == 2
+    assert "start plain | low" in finished.stderr
+
+
 SURFACE: list[list[float]] = [
     [0, 0, 40, 40, 1, 9],
     [4, 1, 2.5, 3.0, 0.9, 9],
@@ -137,7 +163,17 @@ def record(critical: str, *, file: str = "pairs", surface: list[list[float]] = S
     return {"kind": surfaces.KIND, "file": file, **pair, "best": best}
 
 
-DOCUMENT = {**HEAD, "records": [record("lbm"), record("spmv", surface=[]), record("lbm", file="micro")]}
+def started(way: str, block_us: float, p50_us: float, p99_us: float, kept: float = 1) -> dict[str, Any]:
+    return {"kind": start.KIND, "way": way, "block_us": block_us, "p50_us": p50_us, "p99_us": p99_us, "kept": kept}
+
+
+STARTS = [
+    started(start.WORD, 0, 14, 20),
+    started(start.WORD, 20, 29, 40.5, 0.98),
+    started(start.SLICES, 0, 13.5, 21),
+    started(start.SLICES, 20, 1908, 2155, 0.99),
+]
+DOCUMENT = {**HEAD, "records": [*STARTS, record("lbm"), record("spmv", surface=[]), record("lbm", file="micro")]}
 
 
 def test_figures_are_of_the_paper_s_pairs() -> None:
@@ -147,11 +183,22 @@ def test_figures_are_of_the_paper_s_pairs() -> None:
     assert figures["surfaces/1.5/mean gain"] == pytest.approx((1 + 1 / 1.4 + 0.7) / 2)
 
 
+def test_starts_are_told_beside_those_alone() -> None:
+    figures = EXPERIMENT.figures(DOCUMENT)
+    assert figures[f"start/{start.WORD}/20/median over alone, us"] == 15
+    assert figures[f"start/{start.WORD}/20/p99 over alone, us"] == 20.5
+    assert figures[f"start/{start.WORD}/20/kept"] == 0.98
+
+
 def test_tables_have_what_was_measured() -> None:
     sheets = {sheet.title: sheet for sheet in EXPERIMENT.sheets(DOCUMENT)}
     assert sheets["The best splits"].rows == (
         ("cfd beside lbm", "234", "3", "(8, 3) 0.00, 1.00", "(8, 1) 0.70, 1.41", "(8, 1) 0.70, 1.41"),
         ("cfd beside spmv", "234", "3", "turns", "turns", "turns"),
+    )
+    assert sheets["How soon a kernel has ended"].rows == (
+        (start.SLICES, "13.5, 21.0", "1908.0, 2155.0, 0.99"),
+        (start.WORD, "14.0, 20.0", "29.0, 40.5, 0.98"),
     )
     assert EXPERIMENT.sheets({**HEAD, "records": []}) == []
 
@@ -160,7 +207,7 @@ def test_the_picture_has_a_panel_for_each_part() -> None:
     pytest.importorskip("matplotlib")
     with figure_of((9, 5), THEMES["light"]) as figure:
         EXPERIMENT.plot(DOCUMENT, figure)
-        assert len(figure.axes) == 1
+        assert len(figure.axes) == 2
         assert figure.get_suptitle().startswith("Of 2 pairs 1 gain by sharing in space")
     with pytest.raises(NotMeasurableError, match="nothing was measured"):
         EXPERIMENT.plot({**HEAD, "records": []}, None)

@@ -2,15 +2,8 @@
 #ifndef BENCHMARKS_SPACE_RUNNER_CUH
 #define BENCHMARKS_SPACE_RUNNER_CUH
 
-#include <chrono>
-
+#include "command.cuh"
 #include "program.cuh"
-
-static double now_us(void)
-{
-    using namespace std::chrono;
-    return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
-}
 
 static const double SETTLES_US = 20000; /* the longest wait until as many blocks are there as the split says */
 

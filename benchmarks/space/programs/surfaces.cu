@@ -27,6 +27,7 @@
  *
  * Prints one line of JSON for each pair or program.
  */
+#include "command.cuh"
 #include "every.cuh"
 #include "runner.cuh"
 
@@ -39,13 +40,6 @@ static struct {
 } wanted;
 
 static cudaStream_t critical;
-
-/* The least value that so large a part of them does not exceed. */
-static double percentile(std::vector<double> values, double part = 0.5)
-{
-    std::sort(values.begin(), values.end());
-    return values[(size_t)std::max(0.0, ceil(part * (double)values.size()) - 1)];
-}
 
 /* 0 where nothing was counted, as may be on a device that does nothing else meanwhile. */
 static double over(double some, double most)
@@ -87,7 +81,7 @@ static double alone_us(struct program *program)
         makes_round(program, nullptr, 0, &took_us);
         all.push_back(took_us);
     }
-    return percentile(all);
+    return percentile(all, 0.5);
 }
 
 /* Blocks per us over a window. */
@@ -160,7 +154,7 @@ static void record_pair(const std::string &best_effort_name, const std::string &
         unsettled += !best_effort.settle();
         struct found found = configuration(short_one, &best_effort, time_us, rate_alone);
         runs = !found.was_cut;
-        printf("%s[%u, %u, %.3f, %.3f, %.4f, %.0f]", comma, n, k, percentile(found.rounds_us) / time_us,
+        printf("%s[%u, %u, %.3f, %.3f, %.4f, %.0f]", comma, n, k, percentile(found.rounds_us, 0.5) / time_us,
                percentile(found.rounds_us, 0.95) / time_us, found.progress, found.window_us);
         comma = ", ";
     };
@@ -253,19 +247,6 @@ static bool is_right(const std::string &name)
     return agrees;
 }
 
-static std::vector<std::string> parts_of(const char *text, char border)
-{
-    std::vector<std::string> found(1);
-    for (; *text; text++) {
-        if (*text == border) {
-            found.emplace_back();
-        } else {
-            found.back() += *text;
-        }
-    }
-    return found;
-}
-
 static void usage(void)
 {
     fprintf(stderr,
@@ -276,41 +257,28 @@ static void usage(void)
     exit(2);
 }
 
-static double number_of(const char *text)
-{
-    char *end;
-    double found = strtod(text, &end);
-    if (end == text || *end || !(found > 0) || found > 1e9) {
-        usage();
-    }
-    return found;
-}
-
 static void set(const std::string &option, const char *value)
 {
     if (option == "--step") {
-        wanted.step = (unsigned)number_of(value);
+        wanted.step = (unsigned)number_of(value, 1, usage);
     } else if (option == "--ks") {
         wanted.ks.clear();
         for (const std::string &k : parts_of(value, ',')) {
-            wanted.ks.push_back((unsigned)number_of(k.c_str()));
+            wanted.ks.push_back((unsigned)number_of(k.c_str(), 1, usage));
         }
     } else if (option == "--rounds") {
-        wanted.rounds = (unsigned)number_of(value);
+        wanted.rounds = (unsigned)number_of(value, 1, usage);
     } else if (option == "--ms") {
-        wanted.configuration_us = 1000 * number_of(value);
+        wanted.configuration_us = 1000 * number_of(value, 0.001, usage);
     } else if (option == "--window-ms") {
-        wanted.window_us = 1000 * number_of(value);
+        wanted.window_us = 1000 * number_of(value, 0.001, usage);
     } else if (option == "--carveout") {
-        wanted.carveout = number_of(value);
+        wanted.carveout = number_of(value, 0.001, usage);
     } else if (option == "--longest") {
-        wanted.longest = number_of(value);
+        wanted.longest = number_of(value, 0.001, usage);
     } else if (option == "--numbers") {
-        wanted.numbers = (unsigned long long)number_of(value);
+        wanted.numbers = (unsigned long long)number_of(value, 1, usage);
     } else {
-        usage();
-    }
-    if (wanted.step == 0 || wanted.rounds == 0) {
         usage();
     }
 }
