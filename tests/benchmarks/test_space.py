@@ -96,7 +96,11 @@ def test_surfaces_are_recorded(tmp_path: Path) -> None:
         assert recorded["step"] == step
         assert recorded["pairs"]
         for pair in recorded["pairs"]:
-            assert [row[:2] for row in pair["surface"]] == [[0, 0], *([n, 1] for n in range(step, 17, step))]
+            ks = sorted({1, pair["most_each"]})
+            assert [row[:2] for row in pair["surface"]] == [
+                [0, 0],
+                *([n, k] for k in ks for n in range(step, 17, step)),
+            ]
             assert all(row[surfaces.P95] >= row[surfaces.P50] > 0 for row in pair["surface"])
             for features in pair["features"].values():
                 assert len(features) == 7

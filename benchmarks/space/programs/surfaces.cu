@@ -27,6 +27,8 @@
  *
  * Prints one line of JSON for each pair or program.
  */
+#include <iterator>
+
 #include "command.cuh"
 #include "every.cuh"
 #include "runner.cuh"
@@ -129,6 +131,16 @@ static struct found configuration(struct program *program, runner *best_effort, 
     return found;
 }
 
+/* The last one is all blocks, asked for or not. */
+static std::vector<unsigned> ks_up_to(unsigned most_each)
+{
+    std::vector<unsigned> found;
+    std::copy_if(wanted.ks.begin(), wanted.ks.end(), std::back_inserter(found),
+                 [&](unsigned k) { return k < most_each; });
+    found.push_back(most_each);
+    return found;
+}
+
 static void record_pair(const std::string &best_effort_name, const std::string &critical_name)
 {
     struct program *lasting = program_called(best_effort_name, wanted.is_large);
@@ -159,10 +171,7 @@ static void record_pair(const std::string &best_effort_name, const std::string &
         comma = ", ";
     };
     measure(0, 0);
-    for (unsigned k : wanted.ks) {
-        if (k > best_effort.most_each) {
-            break;
-        }
+    for (unsigned k : ks_up_to(best_effort.most_each)) {
         if (runs) { /* the places that were given up are taken back by all blocks anew */
             best_effort.end();
             runs = false;
