@@ -31,7 +31,8 @@
 
 static const char *const WAYS[] = {"plain", "low", "part", "green", "half", "word"};
 
-static const double SETTLING_US = 50000; /* what best effort's own rate is taken over */
+static const double SETTLING_US = 50000; /* before best effort's own rate is taken, and what it is taken over */
+static const double BEGIN_US = 300;      /* the longest time until blocks of a launch are counted */
 
 static struct {
     std::string way;
@@ -61,6 +62,7 @@ struct spin_view {
                 atomicAdd(counter, 1);
             }
         }
+        __syncthreads(); /* all of the block keeps its place */
     }
 };
 
@@ -174,10 +176,11 @@ class lasting
         CUDA(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
         nr_multiprocessors = (unsigned)multiprocessors;
         CUDA(cudaStreamCreateWithFlags(&words, cudaStreamNonBlocking));
+        for (cudaStream_t &lane : lanes) {
+            CUDA(cudaStreamCreateWithFlags(&lane, cudaStreamNonBlocking));
+        }
         if (wanted.way == "green") {
-            kernels = green_stream();
-        } else {
-            CUDA(cudaStreamCreateWithFlags(&kernels, cudaStreamNonBlocking));
+            lanes[0] = green_stream();
         }
         for (cudaEvent_t &event : events) {
             CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -192,13 +195,10 @@ class lasting
     {
         view = {(unsigned long long)(1000 * block_us), is_persistent() ? nullptr : &page->counter};
         tell(0, 0);
-        double begun_us = now_us(), heard;
-        work(block_us);
+        work_for(SETTLING_US, block_us);
         unsigned long long first = count();
-        double counted_us = now_us();
-        while (now_us() - begun_us < 2 * SETTLING_US) {
-            work(block_us);
-        }
+        double counted_us = now_us(), heard;
+        work_for(SETTLING_US, block_us);
         double alone = (double)(count() - first) / (now_us() - counted_us);
         if (wanted.way == "half") {
             tell(nr_multiprocessors / 2, MOST_EACH);
@@ -211,42 +211,74 @@ class lasting
         }
         double kept = (double)(count() - first) / (now_us() - counted_us) / alone;
         tell(nr_multiprocessors, MOST_EACH);
-        CUDA(cudaStreamSynchronize(kernels));
+        CUDA(cudaDeviceSynchronize());
         return kept;
     }
 
   private:
     bool is_persistent() const { return wanted.way == "half" || wanted.way == "word"; }
 
+    void work_for(double us, double block_us)
+    {
+        for (double begun_us = now_us(); now_us() - begun_us < us;) {
+            work(block_us);
+        }
+    }
+
     void work(double block_us)
     {
-        if (!is_persistent()) {
-            unsigned waves = (unsigned)std::max(1.0, wanted.grid_us / block_us);
-            CUDA(cudaEventSynchronize(events[at]));
-            plain<<<waves * nr_multiprocessors * MOST_EACH, THREADS, 0, kernels>>>(view, 0);
-            CUDA(cudaEventRecord(events[at], kernels));
-            at = (at + 1) % (sizeof(events) / sizeof(*events));
-        } else if (cudaStreamQuery(kernels) == cudaSuccess && split() == 0) {
-            struct giving giving = {&page->counter, NO_NUMBER, page->live, &page->split, MOST_EACH, 1};
-            persistent<<<nr_multiprocessors * MOST_EACH, THREADS, 0, kernels>>>(view, giving);
+        if (is_persistent()) {
+            take_back();
+            return;
         }
+        unsigned waves = (unsigned)std::max(1.0, wanted.grid_us / block_us);
+        CUDA(cudaEventSynchronize(events[at]));
+        plain<<<waves * nr_multiprocessors * MOST_EACH, THREADS, 0, lanes[0]>>>(view, 0);
+        CUDA(cudaEventRecord(events[at], lanes[0]));
+        at = (at + 1) % (sizeof(events) / sizeof(*events));
         CUDA(cudaGetLastError());
     }
 
-    template <class T> T fetched(const T *from)
+    /* Launches as many blocks as have left, where all may stay. Others may have stayed: a block looks only when one
+     * ends. */
+    void take_back()
     {
-        CUDA(cudaMemcpyAsync(host, from, sizeof(T), cudaMemcpyDeviceToHost, words));
-        CUDA(cudaStreamSynchronize(words));
-        return *(const T *)host;
+        unsigned nr = nr_missing();
+        const auto is_idle = [](cudaStream_t lane) { return cudaStreamQuery(lane) == cudaSuccess; };
+        cudaStream_t *lane = std::find_if(std::begin(lanes), std::end(lanes), is_idle);
+        if (nr == 0 || lane == std::end(lanes)) {
+            return;
+        }
+        struct giving giving = {&page->counter, NO_NUMBER, page->live, &page->split, MOST_EACH, 1};
+        persistent<<<nr, THREADS, 0, *lane>>>(view, giving);
+        CUDA(cudaGetLastError());
+        for (double begun_us = now_us(); nr_missing() > 0 && now_us() - begun_us < BEGIN_US;) {
+        }
     }
 
-    unsigned split() { return fetched(&page->split); }
-    unsigned long long count() { return fetched(&page->counter); }
+    /* None while a split stands. */
+    unsigned nr_missing()
+    {
+        CUDA(cudaMemcpyAsync(host, page, sizeof(*page), cudaMemcpyDeviceToHost, words));
+        CUDA(cudaStreamSynchronize(words));
+        unsigned most = nr_multiprocessors * MOST_EACH, live = 0;
+        for (unsigned each : host->live) {
+            live += each;
+        }
+        return host->split || live > most ? 0 : most - live;
+    }
+
+    unsigned long long count()
+    {
+        CUDA(cudaMemcpyAsync(&host->counter, &page->counter, sizeof(host->counter), cudaMemcpyDeviceToHost, words));
+        CUDA(cudaStreamSynchronize(words));
+        return host->counter;
+    }
 
     void tell(unsigned n, unsigned k)
     {
-        *(unsigned *)host = k << 16 | n;
-        CUDA(cudaMemcpyAsync(&page->split, host, sizeof(unsigned), cudaMemcpyHostToDevice, words));
+        host->split = k << 16 | n;
+        CUDA(cudaMemcpyAsync(&page->split, &host->split, sizeof(host->split), cudaMemcpyHostToDevice, words));
         CUDA(cudaStreamSynchronize(words));
     }
 
@@ -254,7 +286,7 @@ class lasting
     struct spin_view view;
     unsigned nr_multiprocessors, at = 0;
     cudaEvent_t events[2];
-    cudaStream_t kernels, words;
+    cudaStream_t lanes[16], words; /* blocks that are taken back run beside those that stayed */
 };
 
 static void best_effort(int socket)
