@@ -15,13 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from backend_host.errors import ConfigError
+from backend_host.qos import QOS, read_qos
 from backend_host.sizes import format_size, parse_size
 
 MAX_WEIGHT = 10_000
 MAX_QUOTA_BYTES = 1 << 50
 _PERCENT = re.compile(r"[0-9]{1,3}(\.[0-9]0*)?")
+_SPACE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,31})?")
 WHOLE = 100.0
 """Percent: all of a GPU."""
+FAIR, CRITICAL, BEST_EFFORT = CLASSES = ("fair", "critical", "best-effort")
+"""In the order in which the control page numbers them."""
 
 Changes = Mapping[str, Any]
 """New values, read, by the name of their field."""
@@ -91,6 +95,10 @@ def _read_percent(written: object) -> float:
 
 def _show_percent(percent: float) -> str:
     return f"{percent:g} %"
+
+
+_MOST = 50.0
+"""Percent of the GPU out of turn, unless it is said."""
 
 
 def _described(default: T, parameter: Parameter) -> T:
@@ -169,16 +177,85 @@ class Entitlement:
         ),
     )
     """Percent of the GPU, in tenths; 100: none."""
+    vgpu_class: str = _described(
+        FAIR,
+        Parameter(
+            key="class",
+            option="--class",
+            metavar="CLASS",
+            help="fair (by its weight), critical (at once, and no slower than --qos), best-effort (what critical ones of its space leave)",
+            rule=f"a class is one of {', '.join(CLASSES)}",
+            read=str,
+            is_allowed=lambda vgpu_class: vgpu_class in CLASSES,
+            show=lambda vgpu_class: vgpu_class if vgpu_class != FAIR else "",
+        ),
+    )
+    space: str = _described(
+        "",
+        Parameter(
+            key="space",
+            option="--space",
+            metavar="NAME",
+            help="vGPUs of one space use the GPU at the same time, and share faults (docs/space.md)",
+            rule="a space is called by letters, digits, '-' and '_', at most 32, the first a letter or digit; a vGPU is in one",
+            read=str,
+            is_allowed=lambda space: _SPACE.fullmatch(space) is not None,
+            is_for_life=True,
+        ),
+    )
+    """Nothing: in none."""
+    qos: str = _described(
+        "",
+        Parameter(
+            key="qos",
+            option="--qos",
+            metavar="TARGET",
+            help="how slow a request of a critical vGPU may get: 1.2 times as slow as alone, say, or a time, as 3ms or 500us",
+            rule=f"a qos is {QOS}",
+            read=read_qos,
+            is_allowed=lambda qos: qos == "" or read_qos(qos) == qos,
+        ),
+    )
+    """Nothing: no target. Else as `backend_host.qos.Target` reads it."""
+    most: float = _described(
+        _MOST,
+        Parameter(
+            key="most",
+            option="--most",
+            metavar="PERCENT",
+            help="of the GPU over 10 s that a critical vGPU may take out of turn (default 50)",
+            rule="most is a percentage from 0 to 100, with one decimal at most",
+            read=_read_percent,
+            is_allowed=lambda most: 0 <= most <= WHOLE,
+            show=lambda most: _show_percent(most) if most != _MOST else "",
+        ),
+    )
+    """Percent of the GPU, in tenths."""
 
     def __post_init__(self) -> None:
         for name, parameter in PARAMETERS.items():
             value = getattr(self, name)
             parameter.check(value, value)
+        self._check_class()
         if self.request > self.limit:
             request, limit = PARAMETERS["request"], PARAMETERS["limit"]
             raise EntitlementError(
                 f"{request.option} {_show_percent(self.request)} is above {limit.option} {_show_percent(self.limit)}: what a vGPU gets "
                 "at least is no more than what it may use at most"
+            )
+
+    def _check_class(self) -> None:
+        is_critical = self.vgpu_class == CRITICAL
+        if is_critical and not self.qos:
+            raise EntitlementError(f"--class critical needs a target: say --qos, {QOS}")
+        if not is_critical and (self.qos or self.most != _MOST):
+            option = "--qos" if self.qos else "--most"
+            raise EntitlementError(
+                f"{option} is for critical vGPUs, and this one is {self.vgpu_class}: leave it out, or say --class critical"
+            )
+        if self.vgpu_class == BEST_EFFORT and not self.space:
+            raise EntitlementError(
+                "--class best-effort fills what is left in a space: say --space NAME, that of the critical vGPU beside it"
             )
 
     @property
@@ -187,7 +264,9 @@ class Entitlement:
         return round(self.limit * 10) if self.limit < WHOLE else 0
 
     def changed(self, changes: Changes) -> Self:
-        """This one with some fields replaced."""
+        """This one with some fields replaced. With another class go what only critical ones have, unless it is said."""
+        if changes.get("vgpu_class", CRITICAL) != CRITICAL:
+            changes = {"qos": "", "most": _MOST, **changes}
         return dataclasses.replace(self, **changes)
 
     def followed_by(self, other: Self) -> Self:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend_host.entitlement import Entitlement
+from backend_host.entitlement import PARAMETERS, Entitlement
 from backend_host.machines import MachineSight
 from backend_host.statistics import GpuStatistics, VGpuStatistics
 from backend_host.vm.domain import Sight
@@ -47,6 +47,10 @@ class Listed:
     gpu_name: str | None = None
     demand: float | None = None
     """How much of it its programs would use, each alone."""
+    vgpu_class: str | None = None
+    space: str | None = None
+    qos: str | None = None
+    most: float | None = None
 
 
 def listing(
@@ -124,4 +128,4 @@ def _of_machine(machine: MachineSight) -> Listed:
 
 
 def _entitled(entitlement: Entitlement) -> dict[str, Any]:
-    return {name: getattr(entitlement, name) for name in ("weight", "quota_bytes", "request", "limit", "gpu")}
+    return {name: getattr(entitlement, name) for name in PARAMETERS}

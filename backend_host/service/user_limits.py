@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from backend_host.entitlement import Changes, Entitlement
+from backend_host.entitlement import PARAMETERS, Changes, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.service.roles import user_called
 from backend_host.service.user_settings import UserSettings
@@ -21,6 +21,12 @@ def within_limits(
     """What a new vGPU, of this name or of any, gets beside the user's others, when this was said for it. RefusedError names the limit, and who
     may raise it. A name begins with the user's, so that nobody takes that of a domain to come."""
     name, wanted = user_called(uid), unsaid.changed(said)
+    for field in ("vgpu_class", "space"):
+        if getattr(wanted, field) != getattr(unsaid, field):
+            raise RefusedError(
+                f"{PARAMETERS[field].option}: a vGPU that goes before others, or shares faults with them, is for a member of "
+                f"{settings.admin_group} to give: leave it out, or ask one"
+            )
     begins = f"{name}-" if NAME.fullmatch(f"{name}-") else f"{uid}-"
     if vgpu is not None and not vgpu.startswith(begins):
         raise RefusedError(

@@ -19,13 +19,27 @@ from backend_host.entitlement import (
     option_names,
     read_changes,
 )
+from backend_host.qos import Target, read_qos
 from backend_host.vm.domain_xml import Settings
 
 BOUNDS = st.tuples(st.integers(0, 1000), st.integers(1, 1000)).map(sorted)
 """A request and a limit, in thousandths."""
+SPACES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", fullmatch=True)
+CLASSED = st.one_of(
+    st.builds(lambda space: {"space": space}, SPACES | st.just("")),
+    st.builds(lambda space: {"vgpu_class": "best-effort", "space": space}, SPACES),
+    st.builds(
+        lambda qos, most, space: {"vgpu_class": "critical", "qos": qos, "most": most / 10, "space": space},
+        st.sampled_from(["1.2", "1.05", "2", "100", "3ms", "500us", "0.5ms", "1.5s"]),
+        st.integers(0, 1000),
+        SPACES | st.just(""),
+    ),
+)
+"""A class with what goes with it."""
 ENTITLEMENTS = st.builds(
-    lambda bounds, **fields: Entitlement(request=bounds[0] / 10, limit=bounds[1] / 10, **fields),
+    lambda bounds, classed, **fields: Entitlement(request=bounds[0] / 10, limit=bounds[1] / 10, **classed, **fields),
     BOUNDS,
+    CLASSED,
     weight=st.integers(1, MAX_WEIGHT),
     quota_bytes=st.integers(0, MAX_QUOTA_BYTES),
     gpu=st.from_regex(r"|[0-9]{1,2}|GPU-[0-9a-f]{8}(-[0-9a-f]{4})?", fullmatch=True),
@@ -133,10 +147,65 @@ def test_a_request_above_the_limit_is_refused_whichever_came_last() -> None:
     assert str(Entitlement(request=30.0, limit=62.5)) == "weight 1, memory no limit, request 30 %, limit 62.5 %"
 
 
+@pytest.mark.parametrize(
+    "qos",
+    ["1", "0.9", "-2", "101", "slow", "3 ms", "1us", "101s", "1e1", "nan", "inf", "3min", "1.2.3", [1.2], "9" * 5000],
+)
+def test_targets_that_are_none(qos: object) -> None:
+    with pytest.raises(EntitlementError, match=r"^--qos: a qos is a slowdown above 1 .*, or a time .*, not "):
+        read_changes({"class": "critical", "qos": qos}, as_options=True)
+
+
+@pytest.mark.parametrize("space", ["a b", "-a", "_", "a,b", "a/b", "..", "x" * 33, "ä", ["a"]])
+def test_names_of_spaces_that_are_none(space: object) -> None:
+    with pytest.raises(EntitlementError, match=r"^space: a space is called by letters, digits, '-' and '_'"):
+        read_changes({"space": space})
+
+
+@pytest.mark.parametrize("vgpu_class", ["", "Critical", "besteffort", None, 1])
+def test_classes_that_are_none(vgpu_class: object) -> None:
+    with pytest.raises(EntitlementError, match=r"^class: a class is one of fair, critical, best-effort, not "):
+        read_changes({"class": vgpu_class})
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"class": "critical"}, r"^--class critical needs a target: say --qos, a slowdown above 1"),
+        ({"qos": "1.2"}, r"^--qos is for critical vGPUs, and this one is fair: leave it out, or say --class critical$"),
+        ({"most": 10}, r"^--most is for critical vGPUs, and this one is fair"),
+        ({"class": "best-effort"}, r"^--class best-effort fills what is left in a space: say --space NAME"),
+        (
+            {"class": "best-effort", "space": "a", "qos": "2"},
+            r"^--qos is for critical vGPUs, and this one is best-effort",
+        ),
+    ],
+)
+def test_what_a_class_needs(said: dict[str, object], sentence: str) -> None:
+    with pytest.raises(EntitlementError, match=sentence):
+        PLAIN.changed(read_changes(said))
+
+
+def test_with_the_class_goes_what_only_critical_ones_have() -> None:
+    critical = Entitlement(vgpu_class="critical", qos="1.2", most=30.0, space="a")
+    assert critical.changed(read_changes({"class": "fair"})) == Entitlement(space="a")
+    assert critical.changed(read_changes({"qos": "3ms"})).qos == "3ms"
+    assert str(critical) == "weight 1, memory no limit, class critical, space a, qos 1.2, most 30 %"
+
+
+def test_a_target_is_a_slowdown_or_a_time() -> None:
+    assert Target.of("1.2") == Target(slowdown=1.2)
+    assert Target.of("3ms") == Target(time_ns=3_000_000)
+    assert Target.of("0.5ms") == Target.of("500us") == Target(time_ns=500_000)
+    assert read_qos(1.20) == "1.2"
+
+
 def test_what_stays_for_life() -> None:
     assert PLAIN.changed(read_changes({"gpu": 1})) == Entitlement(gpu="1")
     with pytest.raises(EntitlementError, match=r"^gpu: a vGPU keeps what it was made with"):
         read_changes({"gpu": "1"}, is_new=False)
+    with pytest.raises(EntitlementError, match=r"^space: a vGPU keeps what it was made with"):
+        read_changes({"space": "a"}, is_new=False)
     later = argparse.ArgumentParser()
     add_options(later, is_new=False)
     assert "--gpu" not in later.format_help()
