@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import WorkerReading, WorkerState
@@ -35,6 +36,13 @@ class Slot:
         return self.before.reading()
 
 
+class Ender(Protocol):
+    """Ends workers that share something."""
+
+    def end(self, worker: "WorkerProcess") -> None:
+        """Ends it so that the others lose nothing. Returns at once."""
+
+
 @dataclass(eq=False)
 class WorkerProcess:
     """One child, of this daemon or of an earlier one. `on_end` is called once, from a reaper's thread, after it was reaped and its slot
@@ -53,6 +61,9 @@ class WorkerProcess:
     is_ending: bool = False
     """It has ended, and a reaper is at it."""
     is_patient: bool = False
+    shared: "Ender | None" = None
+    """Whose end others feel, unless this ends it."""
+    is_told_to_end: bool = False
     is_ended: threading.Event = field(default_factory=threading.Event)
     _pidfd_lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -102,7 +113,17 @@ class WorkerProcess:
             return before
 
     def stop(self) -> None:
-        """Ends it from outside, at once; for a client that is gone or a daemon that stops."""
+        """Ends it from outside; for a client that is gone or a daemon that stops. At once, or as what it shares with others has it."""
+        if self.shared is None:
+            self.kill()
+            return
+        with self._pidfd_lock:
+            is_told, self.is_told_to_end = self.is_told_to_end, True
+        if not is_told:
+            self.shared.end(self)
+
+    def kill(self) -> None:
+        """Ends it at once."""
         with self._pidfd_lock:
             self.process.kill()
 

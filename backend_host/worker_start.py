@@ -4,6 +4,7 @@ Wrong when: a device library reads a variable that is not of the families below.
 guest may take over.
 """
 
+import json
 import os
 import re
 import sys
@@ -47,12 +48,15 @@ class WorkerStart:
     """Of those: what its root has until it knows its guest."""
     kept_image_bytes: int = 0
     """Of modules' images, that it keeps for that."""
+    tenant: str = ""
+    """Whose all its workers are, from their start on; "": of whom each is, its guest says."""
 
     def spawn(self, socket_fd: int, slot: int, error_fd: int = -1) -> Child:
         """A worker that waits for a guest. Raises OSError."""
         command = [sys.executable, *self.program, "--socket", str(socket_fd), "--library", self.library]
         command += ["--device", str(self.ordinal), "--slot", str(slot)]
         command += ["--fast-moves", str(self.kept_image_bytes)] if self.sees else []
+        command += ["--tenant", json.dumps(self._tenant(self.tenant))] if self.tenant else []
         child = self.walls.start(
             command, self.environment, self.root, folder=str(PACKAGE_ROOT), kept_fd=socket_fd, error_fd=error_fd
         )
@@ -69,7 +73,10 @@ class WorkerStart:
 
     def message(self, tenant_name: str) -> dict[str, Any]:
         """What the worker is told of its walls: the fields of `struct fgw_walls_tenant` (enter.h). Raises OSError."""
-        tenant = self.tenants.take(tenant_name) if self.tenants is not None else None
+        return self._tenant(self.tenant or tenant_name) | {"is_there": bool(self.tenant)}
+
+    def _tenant(self, name: str) -> dict[str, Any]:
+        tenant = self.tenants.take(name) if self.tenants is not None else None
         return {
             "cache": tenant.name if tenant is not None and "mount" in self.walls.names else None,
             "uid": tenant.uid if tenant is not None else 0,

@@ -14,7 +14,7 @@ import os
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from backend_host.config import SLICING_MODES, Config
 from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.device.failure import SUSPICIOUS
 from backend_host.errors import WorkerFailedError
+from backend_host.pools import Pool
 from backend_host.restart.records import WorkerRecord
 from backend_host.restart.store import Store
 from backend_host.service.journal import about
@@ -106,15 +107,14 @@ class Workers:
         self._page = page
         self._store = store or Store()
         self._gpu = gpu
-        self._start = start
-        self._nr_warm = nr_warm
+        self._plain = Pool(start, nr_warm)
+        self._pools: dict[int, Pool] = {}
+        """Of vGPUs whose workers are no plain ones."""
         self._slicing = dict(slicing or {})
         self._costs = dict(costs or {})
         self._memory = memory
         self._lock = threading.Lock()
-        self._warm: list[WorkerProcess] = []
-        self._all: set[WorkerProcess] = set()
-        self._nr_failures = 0
+        self._all: dict[WorkerProcess, Pool] = {}
         self._is_stopping = False
         self._said = WorkerLog()
         self._shelves = ShelfThread()
@@ -126,7 +126,7 @@ class Workers:
     @property
     def is_ready(self) -> bool:
         """Workers get as far as having a context; False: the last few that were to wait for a client ended before they had one."""
-        return self._nr_failures < MAX_FAILURES
+        return self._plain.nr_failures < MAX_FAILURES
 
     def start(self) -> None:
         """Starts the reaper and the first warm workers."""
@@ -142,11 +142,14 @@ class Workers:
         """
         while True:
             with self._lock:
+                pool = self._pools.get(assignment.vgpu, self._plain)
+            pool = pool if pool.claim() else self._plain  # without the lock: it may wait
+            with self._lock:
                 self._check_room(assignment.vgpu)
-                is_warm = bool(self._warm)
-                worker = self._warm.pop() if is_warm else self._spawn()
+                is_warm = bool(pool.warm)
+                worker = pool.warm.pop() if is_warm else self._spawn(pool)
                 worker.on_end = on_end
-            is_told = self._tell(worker, assignment)
+            is_told = self._tell(worker, assignment, pool)
             if not is_told:
                 worker.stop()  # it has ended, or we lack descriptors: nobody would ever tell it
             if is_told or not is_warm:
@@ -156,21 +159,49 @@ class Workers:
     def _check_room(self, vgpu: int) -> None:
         """With the lock held. Raises ControlPageFullError when what is left is for vGPUs that have no worker, those to come included: so each
         can have one, whatever the others do."""
-        nr_left = MAX_WORKERS - len(self._all) + len(self._warm)
+        nr_left = MAX_WORKERS - len(self._all) + sum(len(pool.warm) for pool in self._each())
         if nr_left > MAX_VGPUS:
             return
         served = {account.vgpu for account in self._page.vgpus() if account.nr_workers > 0}
         if vgpu in served and nr_left <= MAX_VGPUS - len(served):
             raise ControlPageFullError("the last places for workers are kept for vGPUs that have none")
 
-    def _tell(self, worker: WorkerProcess, assignment: Assignment) -> bool:
+    def _each(self) -> set[Pool]:
+        """With the lock held."""
+        return {self._plain, *self._pools.values()}
+
+    def set_pool(self, vgpu: int, pool: Pool | None) -> None:
+        """From now on clients of this vGPU get workers of this pool; None: plain ones. Those of a pool that is nobody's any more are ended."""
+        with self._lock:
+            before = self._pools.pop(vgpu, None)
+            if pool is not None:
+                self._pools[vgpu] = pool
+            is_left = before is not None and before not in self._each()
+        if before is not None and is_left:
+            self.dismiss(before)
+        self._wake()
+
+    def dismiss(self, pool: Pool) -> None:
+        """Ends those of it that wait for a client; others are kept warm in their place as soon as it is open."""
+        with self._lock:
+            dismissed, pool.warm, pool.nr_failures = pool.warm, [], 0
+        for worker in dismissed:
+            worker.stop()
+        self._wake()
+
+    def nr_of(self, pools: Collection[Pool]) -> int:
+        """How many workers of these pools there are."""
+        with self._lock:
+            return sum(pool in pools for pool in self._all.values())
+
+    def _tell(self, worker: WorkerProcess, assignment: Assignment, pool: Pool) -> bool:
         message = {
             "region_bytes": assignment.region_bytes,
             "table_hash": assignment.table_hash,
             "client": assignment.client,
             "vgpu": assignment.vgpu,
             "slot": worker.slot,
-            "device": self._start.ordinal,
+            "device": pool.start.ordinal,
             "slicing": self._slicing,
             "costs": self._costs,
             "memory": self._memory,
@@ -180,12 +211,16 @@ class Workers:
                 return False
             try:
                 self._said.name(worker.slot, assignment.vgpu_name, assignment.program)
-                message["walls"] = self._start.message(assignment.tenant)
-                group = self._start.join(worker.process, assignment.vgpu, assignment.region_bytes)
+                message["walls"] = pool.start.message(assignment.tenant)
+                group = pool.start.join(worker.process, assignment.vgpu, assignment.region_bytes)
                 self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
-                self._keep(worker, assignment, group)  # before it is told: from then on it may outlive us
-                with self._page.for_worker(assignment.vgpu, worker.slot) as page:
+                self._keep(worker, assignment, group, pool)  # before it is told: from then on it may outlive us
+                with contextlib.ExitStack() as lent:
+                    page = lent.enter_context(self._page.for_worker(assignment.vgpu, worker.slot))
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
+                    if pool.shared is not None:
+                        message["space"] = {"has_page": True}
+                        descriptors.append(lent.enter_context(pool.shared.page()))
                     send_with(worker.socket, json.dumps(message).encode(), descriptors)
                 self._shelves.listen(worker, assignment.vgpu, worker.socket)
             except OSError as error:
@@ -196,7 +231,7 @@ class Workers:
                 return False
         return True
 
-    def _keep(self, worker: WorkerProcess, assignment: Assignment, group: str) -> None:
+    def _keep(self, worker: WorkerProcess, assignment: Assignment, group: str, pool: Pool) -> None:
         worker.record = WorkerRecord(
             gpu=self._gpu,
             slot=worker.slot,
@@ -205,7 +240,7 @@ class Workers:
             pid=worker.process.pid,
             program=assignment.program,
             group=group,
-            sees=self._start.sees,
+            sees=pool.start.sees,
         )
         self._put(worker, worker.record)
 
@@ -224,23 +259,26 @@ class Workers:
         pidfd, ours, said = descriptors
         process = AdoptedChild(record.pid, pidfd)
         at = Slot(self._page, record.slot)
+        with self._lock:
+            pool = self._pools.get(record.vgpu, self._plain)
         worker = WorkerProcess(at, process, socket.socket(fileno=ours), on_end, record, is_patient=True)
-        self._start.adopt(process, record.vgpu, record.group)
+        worker.shared = pool.shared
+        pool.start.adopt(process, record.vgpu, record.group)
         self._said.adopt(record.slot, said)
         self._said.name(record.slot, vgpu_name, record.program)
         self._shelves.listen(worker, record.vgpu, worker.socket)
-        self._watch(worker)
+        self._watch(worker, pool)
         return worker
 
-    def _watch(self, worker: WorkerProcess) -> None:
+    def _watch(self, worker: WorkerProcess, pool: Pool) -> None:
         with self._lock:
-            self._all.add(worker)
+            self._all[worker] = pool
             self._selector.register(worker.process.pidfd, selectors.EVENT_READ, worker)
         self._wake()
 
     def allow_memory(self, vgpu: int, more_bytes: int) -> None:
         """Lets the workers of this vGPU have so much more of the host's memory together, its region included. Raises OSError."""
-        self._start.allow(vgpu, more_bytes)
+        self._plain.start.allow(vgpu, more_bytes)
 
     def reserve(self) -> int:
         """A slot for a worker that is to come from another Gpu. Raises ControlPageFullError."""
@@ -258,13 +296,13 @@ class Workers:
             return False
         self._said.take(slot, said)
         self._said.name(slot, name, worker.record.program)
-        group = self._start.take_over(before._start, worker.process, vgpu, more_bytes)
+        group = self._plain.start.take_over(before._plain.start, worker.process, vgpu, more_bytes)
         self._page.worker_assign(slot, worker.process.pid, vgpu, worker.record.client)
         worker.go_to(self._page, slot)
         item, worker.record = worker.item, replace(worker.record, gpu=self._gpu, slot=slot, vgpu=vgpu, group=group)
         self._put(worker, worker.record, drop=[item])
         self._shelves.listen(worker, vgpu, worker.socket)
-        self._watch(worker)
+        self._watch(worker, self._plain)
         return True
 
     def _give(self, worker: WorkerProcess) -> Pipe | None:
@@ -273,7 +311,7 @@ class Workers:
             if worker.is_ending:
                 return None
             self._selector.unregister(worker.process.pidfd)
-            self._all.discard(worker)
+            del self._all[worker]
         self._shelves.leave(worker, worker.socket)
         return self._said.give(worker.slot)
 
@@ -291,7 +329,7 @@ class Workers:
         """From now on none is kept warm, and none is given to a client: the device has failed. Those that serve are left alone."""
         with self._lock:
             self._is_closed = True
-            warm = list(self._warm)
+            warm = [worker for pool in self._each() for worker in pool.warm]
         for worker in warm:
             worker.stop()
 
@@ -302,7 +340,7 @@ class Workers:
             if self._is_resting == is_resting:
                 return
             self._is_resting = is_resting
-            dismissed, self._warm = (self._warm, []) if is_resting else ([], self._warm)
+            dismissed, self._plain.warm = (self._plain.warm, []) if is_resting else ([], self._plain.warm)
         for worker in dismissed:
             worker.stop()
         self._wake()
@@ -329,7 +367,7 @@ class Workers:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
 
-    def _spawn(self) -> WorkerProcess:
+    def _spawn(self, pool: Pool) -> WorkerProcess:
         """With the lock held. Leaves nothing behind when it fails."""
         if self._is_stopping:
             raise WorkerFailedError("the daemon is stopping")
@@ -341,15 +379,15 @@ class Workers:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.callback(ours.close)
             with theirs, self._said.pipe(slot) as said:
-                process = self._start.spawn(theirs.fileno(), slot, said)
+                process = pool.start.spawn(theirs.fileno(), slot, said)
             undo.callback(self._said.close, slot)
             undo.callback(process.close)
-            undo.callback(self._start.leave, process)
+            undo.callback(pool.start.leave, process)
             undo.callback(process.wait)
             undo.callback(process.kill)
-            worker = WorkerProcess(Slot(self._page, slot), process, ours)
+            worker = WorkerProcess(Slot(self._page, slot), process, ours, shared=pool.shared)
             self._selector.register(process.pidfd, selectors.EVENT_READ, worker)
-            self._all.add(worker)
+            self._all[worker] = pool
             undo.pop_all()
         return worker
 
@@ -358,8 +396,9 @@ class Workers:
         try:
             with self._lock:
                 is_open = not (self._is_stopping or self._is_closed or self._is_resting)
-                while is_open and self._nr_failures < MAX_FAILURES and len(self._warm) < self._nr_warm:
-                    self._warm.insert(0, self._spawn())
+                for pool in self._each() if is_open else ():
+                    while pool.is_open and pool.nr_failures < MAX_FAILURES and len(pool.warm) < pool.nr_warm:
+                        pool.warm.insert(0, self._spawn(pool))
         except ControlPageFullError:
             return True  # until one ends, which wakes us
         except OSError as error:
@@ -384,22 +423,25 @@ class Workers:
             if worker not in self._all:
                 return  # another Gpu's since it was seen
             worker.is_ending = True
+            pool = self._all[worker]
             self._selector.unregister(worker.process.pidfd)
         status = worker.process.wait()
         worker.forget_process()
         self._shelves.leave(worker, worker.socket)
         worker.socket.close()
         self._said.close(worker.slot)
-        self._start.leave(worker.process)
+        pool.start.leave(worker.process)
         reading = worker.last = worker.reading()
         if reading is not None and reading.last_error in SUSPICIOUS:
             self._suspect(f"a program got CUDA error {reading.last_error}")
         has_served = reading is not None and reading.state in SERVED
         self._page.repair(worker.slot)
+        if pool.shared is not None:
+            pool.shared.ended(status, reading)
         with self._lock:
-            was_warm = worker in self._warm
+            was_warm = worker in pool.warm
             if was_warm:
-                self._warm.remove(worker)
+                pool.warm.remove(worker)
         try:
             if worker.on_end is not None:
                 worker.on_end(worker, status)
@@ -409,24 +451,24 @@ class Workers:
             self._store.drop(worker.item)
         self._page.worker_free(worker.slot)
         with self._lock:
-            self._all.discard(worker)
+            del self._all[worker]
         worker.is_ended.set()
         if not self._is_stopping:
-            self._judge(status, was_warm, has_served)
+            self._judge(status, was_warm, has_served, pool)
 
-    def _judge(self, status: int, was_warm: bool, has_served: bool) -> None:
+    def _judge(self, status: int, was_warm: bool, has_served: bool, pool: Pool) -> None:
         """Only a worker that no guest ever touched tells something about the host."""
         if has_served:
-            self._nr_failures = 0
+            pool.nr_failures = 0
         if not was_warm:
             return
         if self._is_closed:
             return
-        if status == EXIT_NO_LIBRARY:
+        if status == EXIT_NO_LIBRARY and pool.shared is None:
             self._suspect("a worker could not open it")
-        self._nr_failures += 1
+        pool.nr_failures += 1
         log.error("a worker ended with status %d before it had a client", status)
-        if self._nr_failures == MAX_FAILURES:
+        if pool.nr_failures == MAX_FAILURES:
             log.error(
                 "%d workers in a row ended at their start: none is kept ready any more. Each program still gets an attempt of its own; when "
                 "that fails, it is refused with CUDA_ERROR_SYSTEM_NOT_READY. The lines above say why",

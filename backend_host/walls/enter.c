@@ -55,7 +55,7 @@ static bool drop_capabilities(void)
     return syscall(SYS_capset, &head, none) == 0;
 }
 
-int fgw_walls_enter(const struct fgw_walls_tenant *tenant, const char **step)
+int fgw_walls_become(const struct fgw_walls_tenant *tenant, const char **step)
 {
     *step = "the nodes of other devices";
     const int error = fgw_walls_take_away(tenant->nodes);
@@ -69,6 +69,17 @@ int fgw_walls_enter(const struct fgw_walls_tenant *tenant, const char **step)
     *step = "its user";
     if (tenant->uid ? !become(tenant->uid) : !drop_capabilities()) {
         return errno;
+    }
+    /* A program that starts as this user has it so: NVIDIA's services look at their clients. */
+    *step = "what others of its user see of it";
+    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0 ? 0 : errno;
+}
+
+int fgw_walls_enter(const struct fgw_walls_tenant *tenant, const char **step)
+{
+    const int error = tenant->is_there ? 0 : fgw_walls_become(tenant, step);
+    if (error) {
+        return error;
     }
     *step = "its filter of system calls";
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || (tenant->has_filter && !fgw_walls_filter(tenant->is_soft))) {

@@ -15,7 +15,11 @@ struct fgw_walls_tenant {
     bool is_soft;      /* the device library is softgpu, which starts a compiler */
     bool has_filter;
     const char *const *nodes; /* of devices, that it reaches no more from now on; the last one is NULL */
+    bool is_there;            /* this user it became at its start: fgw_walls_become */
 };
+/* The first half of it, for a worker whose tenant is known before its guest is: before it opens the device library, so
+ * that no thread of that keeps a privilege. 0 or an errno, as below. */
+int fgw_walls_become(const struct fgw_walls_tenant *tenant, const char **step);
 /* 0 or an errno; `step` says then at what. To be called once, in whatever thread: it holds for all. */
 int fgw_walls_enter(const struct fgw_walls_tenant *tenant, const char **step);
 /* cffi: end */

@@ -53,6 +53,12 @@ class Root:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
 
+    def copy(self) -> "Root":
+        """One with the same places, to which more can be added."""
+        other = Root()
+        other._entries = dict(self._entries)
+        return other
+
     def add(self, kind: int, path: str, other: str | None = None) -> None:
         """A place by itself."""
         self._entries[path] = Entry(kind, path, other)

@@ -15,7 +15,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backend_host.worker._worker import ffi, lib
@@ -29,8 +29,8 @@ from ivshmem.passing import receive_with
 
 DEFAULT_LIBRARY = "libcuda.so.1"
 MESSAGE_BYTES = 65536
-MOST_DESCRIPTORS = 1 + lib.FGW_CONTROL_OBJECTS + 1 + 16
-"""Region, control page, and where the virtual machine has bells, the worker's own and those of the guest."""
+MOST_DESCRIPTORS = 1 + lib.FGW_CONTROL_OBJECTS + 1 + 16 + 1
+"""Region, control page, where the virtual machine has bells, the worker's own and those of the guest, and in a space its page."""
 _ERROR_BYTES = 512
 
 EXIT_OK = 0
@@ -57,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="BYTES",
         help="be ready to go to any device that is seen, and keep images of modules of so many bytes for that",
     )
+    parser.add_argument(
+        "--tenant", metavar="JSON", help="whose worker it is from its start: the fields of struct fgw_walls_tenant"
+    )
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--socket", type=int, metavar="FD", help="inherited UNIX seqpacket socket of the daemon")
     mode.add_argument("--check", action="store_true", help="make a context on the device and exit")
@@ -69,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             opened(options.library, options.device)
             return EXIT_OK
+        if options.tenant:
+            become_tenant(json.loads(options.tenant))
         return serve(options.socket, options.library, options.device, options.fast_moves)
     except WorkerError as error:
         print(f"fairgv worker {os.getpid()}: {error}", file=sys.stderr)
@@ -139,6 +144,7 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     """Attaches to the client that the message names and serves it to its end; returns what the daemon is told. What else comes on the daemon's
     socket is read in C."""
     region_fd, bells = descriptors[0], descriptors[1 + lib.FGW_CONTROL_OBJECTS :]
+    space_page = bells.pop() if "space" in message else None
     control = lib.fgw_control_open(descriptors[1 : 1 + lib.FGW_CONTROL_OBJECTS], message["vgpu"])
     if control == ffi.NULL:
         raise WorkerError(f"no control page: {os.strerror(ffi.errno)}")
@@ -177,6 +183,10 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     lib.fgw_worker_set_slicing(worker, settings, ffi.new("struct fgw_variant_maker *", callbacks))
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     refused = lib.fgw_worker_attach(worker, assignment, error, _ERROR_BYTES)
+    if not refused and space_page is not None:
+        without = lib.fgw_space_attach(worker, space_page)
+        if without:
+            print(f"fairgv worker {os.getpid()}: no page of its space: CUDA error {without}", file=sys.stderr)
     for descriptor in descriptors:
         os.close(descriptor)
     if refused:
@@ -186,13 +196,21 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
 
 def enter_walls(told: dict[str, Any]) -> None:
     """Gives up what a worker needs no more once it knows its guest: walls/enter.h has the fields. From here on guest data is looked at."""
-    cache = told.pop("cache")
-    name = ffi.NULL if cache is None else ffi.new("char[]", cache.encode())
-    paths = [ffi.new("char[]", node.encode()) for node in told.pop("nodes")]
+    _take_step(lib.fgw_walls_enter, told)
+
+
+def become_tenant(told: dict[str, Any]) -> None:
+    """The first half of it, at the start: before the device library is opened."""
+    _take_step(lib.fgw_walls_become, told)
+
+
+def _take_step(enter: Callable[[ffi.CData, ffi.CData], int], told: dict[str, Any]) -> None:
+    name = ffi.NULL if told["cache"] is None else ffi.new("char[]", told["cache"].encode())
+    paths = [ffi.new("char[]", node.encode()) for node in told["nodes"]]
     nodes = ffi.new("const char *[]", [*paths, ffi.NULL])
-    tenant = ffi.new("struct fgw_walls_tenant *", {"cache": name, "nodes": nodes, **told})
+    tenant = ffi.new("struct fgw_walls_tenant *", {**told, "cache": name, "nodes": nodes})
     step = ffi.new("const char **")
-    failed = lib.fgw_walls_enter(tenant, step)
+    failed = enter(tenant, step)
     if failed:
         raise WorkerError(f"its walls are open at {ffi.string(step[0]).decode()}: {os.strerror(failed)}")
 

@@ -17,6 +17,7 @@ from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.device.control import MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.devices import Device, probe
 from backend_host.errors import WorkerFailedError
+from backend_host.pools import Pool
 from backend_host.walls import cgroups
 from backend_host.walls.cgroups import Groups
 from backend_host.worker_process import WorkerProcess
@@ -99,8 +100,8 @@ def warm_worker(workers: Workers) -> WorkerProcess:
     """The only one, once it was started."""
     while True:
         with workers._lock:
-            if workers._warm:
-                return workers._warm[0]
+            if workers._plain.warm:
+                return workers._plain.warm[0]
         threading.Event().wait(0.001)
 
 
@@ -168,9 +169,9 @@ def test_a_worker_that_ended_before_it_was_told_is_told_of_like_any(
     """It may have been reaped by then, and its slot be somebody else's."""
     tell = Workers._tell
 
-    def tell_late(workers: Workers, worker: WorkerProcess, assigned: Assignment) -> bool:
+    def tell_late(workers: Workers, worker: WorkerProcess, assigned: Assignment, pool: Pool) -> bool:
         assert worker.is_ended.wait(60)
-        return tell(workers, worker, assigned)
+        return tell(workers, worker, assigned, pool)
 
     monkeypatch.setattr(Workers, "_tell", tell_late)
     end = End()

@@ -123,7 +123,7 @@ class Travel:
             assert len(gpu.workers._said._pipes) == nr_workers, f"pipes of GPU {number}"
             assert len(self.notes.names(f"vgpu/{number}")) == nr_vgpus
             assert len(self.notes.names(f"worker/{number}")) == nr_workers
-            groups = gpu.workers._start.groups
+            groups = gpu.workers._plain.start.groups
             if groups is not None:
                 assert len(groups._groups) == int(nr_workers > 0), f"cgroups of GPU {number}"
         wait_until(
