@@ -12,6 +12,7 @@ from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
     SLICING_MODES,
+    SPACES,
     SYSTEM_FILE,
     Config,
     load_as_said,
@@ -26,6 +27,7 @@ from backend_host.launching import start_in_background, wait_for_end, wait_for_n
 from backend_host.service import balancing, draining, migrating, suspending
 from backend_host.service.commands import add_commands
 from backend_host.sizes import size_argument
+from backend_host.space import command as space
 from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
 from backend_host.top import command as top
 from backend_host.walls.settings import WALLS
@@ -169,7 +171,7 @@ def make_parser() -> argparse.ArgumentParser:
     unban.add_argument("name", metavar="NAME", help="a user, a domain or another virtual machine, or a vGPU of either")
     unban.set_defaults(run=_unban)
 
-    for those in (suspending, migrating, draining, balancing):
+    for those in (suspending, migrating, draining, balancing, space):
         those.add_commands(commands, _connect)
 
     detach = commands.add_parser("detach", help="take the vGPU away again")
@@ -213,6 +215,11 @@ def _add_settings(start: argparse.ArgumentParser) -> None:
         "--preemption",
         choices=PREEMPTIONS,
         help="kernels that outlive their turn: withdraw (off the GPU until the next one, the default), driver (time slices beside others)",
+    )
+    start.add_argument(
+        "--space",
+        choices=SPACES,
+        help="whether vGPUs of one space use a GPU at the same time: off (the default), mps (by NVIDIA's Multi-Process Service; docs/space.md)",
     )
     start.add_argument(
         "--oversubscribe",
@@ -283,6 +290,7 @@ def _given(options: argparse.Namespace) -> dict[str, object]:
         "slicing",
         "quota",
         "preemption",
+        "space",
         "oversubscribe",
         "trusted_guests",
         "web",

@@ -105,6 +105,9 @@ class Config:
     balance: str = "off"
     """Whether vGPUs move between Gpus by what they want: off, balance (they leave those of which more is wanted than there is), compact (the
     same, and those that are used little are emptied); docs/devices.md."""
+    space: str = "off"
+    """Whether vGPUs of one space use a GPU at the same time: off (each takes turns with all others), mps (by NVIDIA's Multi-Process Service, of
+    which each space gets a control daemon; docs/space.md)."""
     fast_moves: bool = False
     """Whether programs are ready to move in milliseconds: workers see all Gpus that are served, and keep images of modules in the host's
     memory (docs/migration.md; docs/walls.md has what that costs)."""
@@ -185,6 +188,7 @@ class Config:
 SLICING_MODES = ("off", "boxes", "persistent")
 PREEMPTIONS = ("withdraw", "driver")
 MEMORIES = ("span", "driver")
+SPACES = ("off", "mps")
 MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
@@ -227,6 +231,7 @@ _MOST = (1 << 32) - 1
 _REGION = "a power of two from 16M to 64G"
 RULES: Mapping[str, Rule] = {
     "device": _one_of(DEVICE_KINDS),
+    "space": _one_of(SPACES),
     "policy": _one_of(sorted(POLICIES)),
     "slice_ns": Rule(
         "0, for the device's own, or at least 1: shorter slices cost more in switches than they give (docs/grants.md)",
@@ -403,6 +408,8 @@ class _Table:
     unsaid: object
     known: frozenset[str]
     read: Callable[[dict[str, object]], object]
+    read_one: Callable[[dict[str, object]], object] | None = None
+    """One key alone, where what is allowed goes by others; None: `read`."""
 
     def read_all(self, table: dict[str, object], wrong: list[str]) -> object:
         """What it says, as far as it is right; a sentence for each key that is not comes to `wrong`."""
@@ -413,11 +420,16 @@ class _Table:
         if key not in self.known:
             wrong.append(f"unknown key {key!r} in [{self.name}]; known are: {', '.join(sorted(self.known))}")
             return False
-        return self._read({key: value}, wrong) is not None
+        return self._read({key: value}, wrong, self.read_one) is not None
 
-    def _read(self, table: dict[str, object], wrong: list[str]) -> object:
+    def _read(
+        self,
+        table: dict[str, object],
+        wrong: list[str],
+        read: Callable[[dict[str, object]], object] | None = None,
+    ) -> object:
         try:
-            return self.read(table)
+            return (read or self.read)(table)
         except ConfigError as error:
             wrong.append(f"[{self.name}] {error}")
             return None
@@ -426,7 +438,7 @@ class _Table:
 _TABLES = {
     table.name: table
     for table in (
-        _Table("vgpu", PLAIN, KEYS, lambda table: PLAIN.changed(read_changes(table))),
+        _Table("vgpu", PLAIN, KEYS, lambda table: PLAIN.changed(read_changes(table)), read_changes),
         _Table("limits", ORDINARY, frozenset(field.name for field in dataclasses.fields(Limits)), read_limits),
         _Table("users", ORDINARY_USERS, USER_KEYS, UserSettings.from_table),
         _Table("walls", WALLS_BY_DEFAULT, WALL_KEYS, WallSettings.from_table),

@@ -28,6 +28,7 @@ from backend_host.restart.succession import Succession
 from backend_host.service.events import Events
 from backend_host.service.kept import KeptVGpus, read_kept
 from backend_host.service.reload import Reloading
+from backend_host.space.telling import space_statistics
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells, server_identity
@@ -175,6 +176,7 @@ class Parts:
             domain_uuids=self.domains.uuids(),
             waits_for=self.old.sentence(),
             nr_old_programs=self.old.nr,
+            spaces=tuple(space for gpu in self.gpus for space in space_statistics(gpu, self.vgpus.names(gpu))),
         )
 
     def glance(self) -> Glance:

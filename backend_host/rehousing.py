@@ -92,6 +92,7 @@ class Rehousing(VGpuTable):
         if account is not None:
             vgpu.earlier = vgpu.earlier.plus(account)
         before.keeper.leave(number)
+        before.spaces.leave(number)
         before.page.names.pop(number, None)
         vgpu.gpu, vgpu.index = to.gpu, to.index
         to.gpu.page.names[to.index] = vgpu.name
@@ -99,6 +100,7 @@ class Rehousing(VGpuTable):
         to.gpu.page.set_limits(to.index, **self._limits.of_workers())
         to.gpu.page.set_limit(to.index, vgpu.entitlement.limit_permille)
         to.gpu.keeper.join(to.index, vgpu.entitlement)
+        to.gpu.spaces.join(to.index, vgpu.entitlement)
         if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):
             to.gpu.keeper.charge(to.index, debt_ns)
         to.gpu.coscheduler.take_over(to.index, vgpu.name, before.coscheduler, number)

@@ -202,6 +202,48 @@ class GpuStatistics(DeviceStatistics):
     """How often vGPUs got a grant each for a while, as somebody had written into that of all what no worker writes."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SpaceStatistics:
+    """vGPUs that may use a Gpu at the same time, and what comes of it."""
+
+    name: str
+    gpu_number: int
+    way: str
+    """`mps`, `softgpu`, or `turns`: they cannot, and take turns."""
+    why_turns: str = ""
+    """Why they cannot."""
+    critical: str = ""
+    """The critical vGPU; empty: there is none."""
+    best_effort: tuple[str, ...] = ()
+    fair: tuple[str, ...] = ()
+    qos: str = ""
+    """The critical one's target."""
+    most: float = 0.0
+    """Percent of the GPU over 10 s that it may take out of turn."""
+    out_of_turn: float = 0.0
+    """The part of the last 10 s that it took so, 0 to 1."""
+    multiprocessors: int = 0
+    """Of the device; 0: not known yet."""
+    split: tuple[int, int] | None = None
+    """Best effort has the second fewer blocks on each of the first multiprocessors, while rounds last. None: nothing is asked for."""
+    slowdowns: Mapping[str, float] = field(default_factory=dict)
+    """Of rounds over what they take with all of the GPU: p50, p95, p99; empty: no round was compared yet."""
+    nr_rounds: int = 0
+    """That were compared."""
+    nr_missed: int = 0
+    """Of these, slower than the target."""
+    progress: float | None = None
+    """The part of best effort's blocks that the split leaves. None: it has none to leave."""
+    search: str = ""
+    """What chooses the split."""
+    why: str = ""
+    """What that does, and why."""
+    is_settled: bool = False
+    """It tries nothing else for now."""
+    nr_faults: int = 0
+    """How often the space started anew, as the device served none of its programs any more."""
+
+
 @dataclass(frozen=True)
 class DaemonStatistics:
     """Everything `status --json` prints. Times in nanoseconds. `policy`, `slice_ns` and `device` are the first Gpu's, for readers of hosts with
@@ -223,3 +265,5 @@ class DaemonStatistics:
     """Why no program is served yet: those of an earlier release go on (restart/old.py). Empty: all are served."""
     nr_old_programs: int = 0
     """How many those are."""
+    spaces: tuple[SpaceStatistics, ...] = ()
+    """vGPUs that may use a Gpu at the same time."""

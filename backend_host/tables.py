@@ -104,6 +104,13 @@ def _limit(entry: Message) -> str:
     return f"{entry['limit']:g} %" if entry["limit"] is not None and entry["limit"] < WHOLE else _NOTHING
 
 
+def _class(entry: Message) -> str:
+    """With its target, and the space that it is in. A daemon of an earlier release tells nothing of that."""
+    words = [entry.get("vgpu_class") or _NOTHING, entry.get("qos") or ""]
+    words += [f"in {entry['space']}"] if entry.get("space") else []
+    return " ".join(filter(None, words))
+
+
 def _quota(entry: Message) -> str:
     return format_size(entry["quota_bytes"]) if entry["quota_bytes"] else _NOTHING
 
@@ -189,6 +196,7 @@ def notes(message: Message) -> list[Text]:
     entries = message["vgpus"]
     return [
         *out(message["gpus"]),
+        *spaces_in_turns(message.get("spaces", [])),
         *held_back(entries),
         *displaced(entries),
         *large_launches(entries),
@@ -273,6 +281,7 @@ def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:
         Column("weight", lambda vgpu: str(vgpu["weight"])),
         Column("request", _request, is_long=True),
         Column("limit", _limit, is_long=True),
+        Column("class", _class, is_word=True, is_long=True),
         Column("entitled", lambda vgpu: _percent(vgpu["entitled_share"])),
         *recent,
         Column("demand", _demand),
@@ -335,6 +344,7 @@ LISTED = (
     Column("weight", lambda each: _NOTHING if each["weight"] is None else str(each["weight"])),
     Column("request", _request, is_long=True),
     Column("limit", _limit, is_long=True),
+    Column("class", _class, is_word=True, is_long=True),
     Column("quota", _quota),
     Column("demand", _demand),
     Column("device", _device, is_name=True),
@@ -347,6 +357,17 @@ def listed(entries: Sequence[Message], *, is_long: bool = False) -> RenderableTy
         return Text(NO_VGPU)
     reasons = [folded(f"{each['name']}: {each['why_not']}") for each in entries if each["why_not"]]
     return Group(table(LISTED, entries, is_long=is_long), *([Text(""), *reasons] if reasons else []))
+
+
+def spaces_in_turns(entries: Iterable[Message]) -> Iterator[Text]:
+    """A line for each space whose vGPUs cannot be together, and each that started anew."""
+    for space in entries:
+        if space["why_turns"]:
+            yield folded(f"space {space['name']}: its vGPUs take turns as all do: {space['why_turns']}")
+        if space["nr_faults"]:
+            yield folded(
+                f"space {space['name']}: started anew {space['nr_faults']} times, as the device served none of its programs any more"
+            )
 
 
 def held_back(entries: Sequence[Message]) -> Iterator[Text]:

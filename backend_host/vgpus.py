@@ -190,6 +190,7 @@ class VGpuRegistry(Relocating):
         gpu = vgpu.gpu
         gpu.coscheduler.remove(vgpu.index)
         gpu.keeper.leave(vgpu.index)
+        gpu.spaces.leave(vgpu.index)
         with self._lock:
             account = gpu.page.vgpu(vgpu.index)
             gpu.retired_ns += account.used_ns if account is not None else 0
@@ -214,8 +215,14 @@ class VGpuRegistry(Relocating):
                 others = {key: other for key, other in self._entitlements_on(gpu).items() if key != name}
                 check_quota(gpu, changed)
                 check_request(gpu, changed, others)
+                gpu.spaces.check(changed, others)
+            if changed.vgpu_class != before.vgpu_class and vgpu.caretaker.workers():
+                raise RefusedError(
+                    f"--class: programs of {name} began as those of a {before.vgpu_class} vGPU: end them first, then set it"
+                )
             vgpu.entitlement = changed
             vgpu.gpu.keeper.change(vgpu.index, vgpu.entitlement)
+            vgpu.gpu.spaces.change(vgpu.index, vgpu.entitlement)
             if changed.limit != before.limit:
                 vgpu.gpu.page.set_limit(vgpu.index, changed.limit_permille)
             if (quota_bytes := vgpu.entitlement.quota_bytes) != before.quota_bytes:
@@ -313,6 +320,8 @@ class VGpuRegistry(Relocating):
                 if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):
                     gpu.keeper.charge(index, debt_ns)
                 undo.callback(gpu.keeper.leave, index)
+                gpu.spaces.join(index, wanted.entitlement)
+                undo.callback(gpu.spaces.leave, index)
                 vgpu.caretaker.start()
                 if (account := gpu.page.vgpu(index)) is not None:
                     vgpu.tell_guest(account, None)  # before its first program can ask
@@ -359,6 +368,7 @@ class VGpuRegistry(Relocating):
             if record.is_changing:
                 self._keep(vgpu)  # that is over: its programs are ended
             gpu.page.names[record.index] = record.name
+            gpu.spaces.join(record.index, entitlement)
             gpu.page.set_limits(record.index, **self._limits.of_workers())
             if not is_machines:
                 gpu.coscheduler.add_user(record.index, record.name, record.uid)

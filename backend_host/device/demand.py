@@ -128,10 +128,10 @@ class Monitor:
     def __init__(
         self,
         page: ControlPage,
-        hear: Callable[[Sequence[WantReading]], None] = lambda _: None,
+        *hear: Callable[[Sequence[WantReading]], None],
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`hear`: who else wants to know what workers say."""
+        """`hear`: who else want to know what workers say."""
         self.demand = Demand()
         self._hear = hear
         self._page = page
@@ -153,7 +153,8 @@ class Monitor:
             try:
                 readings = self._page.wants()
                 self.demand.look(self._clock(), readings)
-                self._hear(readings)
+                for hear in self._hear:
+                    hear(readings)
             except Exception:
                 log.exception("a look at what programs want failed; the next one comes")
                 self._stop.wait(1.0)

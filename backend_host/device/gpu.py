@@ -34,6 +34,9 @@ from backend_host.restart.records import GpuRecord
 from backend_host.restart.store import Store
 from backend_host.served import device_name
 from backend_host.sizes import format_size
+from backend_host.space.looks import Looks
+from backend_host.space.setting import space_settings
+from backend_host.space.spaces import Spaces
 from backend_host.statistics import DeviceStatistics, GpuStatistics
 from backend_host.walls.cgroups import Cgroups, Groups
 from backend_host.walls.settings import WALLS
@@ -68,6 +71,10 @@ class Gpu:
     """What each of its workers is behind."""
     start: WorkerStart
     """How its workers open the device."""
+    spaces: Spaces
+    """Which of its vGPUs use it at the same time."""
+    space_looks: Looks
+    """What is looked at of them."""
     mover: MoverKnown = field(default_factory=MoverKnown)
     """Whether programs can leave it and come to it."""
     retired_ns: int = 0
@@ -274,10 +281,12 @@ def place(
     nothing fits.
     """
     asked = [find(gpus, entitlement.gpu)] if entitlement.gpu else gpus
+    asked = _with_space(asked, gpus, entitlement, known)
     candidates = []
     for gpu in asked:
         there = others(gpu)
         check_quota(gpu, entitlement)
+        gpu.spaces.check(entitlement, there)
         check_request(gpu, entitlement, there if len(asked) == 1 else {})
         memory_left = (gpu.capacity.allocatable or gpu.device.memory_bytes) - sum(
             each.quota_bytes for each in there.values()
@@ -300,6 +309,21 @@ def place(
         raise RefusedError(refusal_text(error.refusals, MAX_VGPUS)) from None
     chosen = next(gpu for gpu in asked if gpu.number == number)
     return chosen, chosen.page.vgpu_take(entitlement.quota_bytes)
+
+
+def _with_space(
+    asked: Sequence[Gpu], gpus: Sequence[Gpu], entitlement: Entitlement, known: Callable[[Gpu], Known]
+) -> Sequence[Gpu]:
+    """Those on which a vGPU is together with the others of its space: the one where they are, if that takes any. RefusedError where another
+    one was asked for."""
+    there = [gpu for gpu in gpus if entitlement.space and gpu.spaces.holds(entitlement.space) and not known(gpu)[1]]
+    if not there:
+        return asked
+    if there[0] not in asked:
+        raise RefusedError(
+            f"--space: the space {entitlement.space} is on GPU {there[0].number}, and a space is on one: leave --gpu out, or give another space"
+        )
+    return there[:1]
 
 
 @contextlib.contextmanager
@@ -342,6 +366,8 @@ def serving(
             gpu=number,
             suspect=ward.suspect,
         )
+        spaces = Spaces(number, page, workers, start, space_settings(device, number, config), store)
+        stack.callback(spaces.stop)
         workers.start()
         stack.callback(workers.stop)
         keeper.start()
@@ -354,11 +380,12 @@ def serving(
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
-        monitor = Monitor(page, ward.look)
+        looks = Looks(page, spaces)
+        monitor = Monitor(page, ward.look, looks.look)
         monitor.start()
         stack.callback(monitor.stop)
         gpu = Gpu(
-            *(number, device, page, keeper, workers, coscheduler, monitor, ward, walls, start),
+            *(number, device, page, keeper, workers, coscheduler, monitor, ward, walls, start, spaces, looks),
             capacity=capacity,
             pager=pager,
         )

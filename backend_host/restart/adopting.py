@@ -13,7 +13,7 @@ from backend_host.device.readings import Motion, WorkerReading
 from backend_host.errors import RefusedError
 from backend_host.move.root import keep_own
 from backend_host.restart.left import Left, has_ended
-from backend_host.restart.records import PieceRecord, VGpuRecord, WorkerRecord
+from backend_host.restart.records import PieceRecord, SpaceRecord, VGpuRecord, WorkerRecord
 from backend_host.service.journal import about
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.errors import VmError
@@ -37,6 +37,10 @@ def adopt(
     """Takes over what is left on these Gpus, whose pages were. `find_bells`: those of a domain's region, by its name and descriptor."""
     adopted = Adopted()
     served = {gpu.number for gpu in gpus}
+    for name, space in left.of(SpaceRecord):
+        for gpu in gpus:
+            if gpu.number == space.gpu:
+                gpu.spaces.recall(space.name, left.take(name)[0])
     for _, record in left.of(VGpuRecord):
         if record.gpu not in served:
             adopted.lost[record.name] = f"GPU {record.gpu} is not served as it was"
@@ -55,6 +59,7 @@ def adopt(
                 text = "vGPU %s is not taken over from the daemon before, its programs are ended: %s"
                 log.error(text, record.name, error, extra=about(record.name))
         _clear(left, gpu, entitlements.keys())
+        gpu.spaces.forget()
         gpu.keeper.adopt(entitlements)
     for vgpu in vgpus.all():
         others = [gpu.device for gpu in gpus if gpu is not vgpu.gpu] if vgpu.gpu.has_roots else []

@@ -23,7 +23,7 @@ from backend_host.devices import Device
 from backend_host.region_memory import tell_of_the_end
 from backend_host.restart.keeping import Item
 from backend_host.restart.record import Record, RecordError
-from backend_host.restart.records import GpuRecord, PieceRecord, SessionRecord, VGpuRecord, WorkerRecord
+from backend_host.restart.records import GpuRecord, PieceRecord, SessionRecord, SpaceRecord, VGpuRecord, WorkerRecord
 from backend_host.served import device_name
 from backend_host.worker._worker import lib
 
@@ -32,6 +32,7 @@ _KINDS: dict[str, tuple[type[Record], int]] = {
     "vgpu": (VGpuRecord, 1),
     "worker": (WorkerRecord, 3),
     "piece": (PieceRecord, 1),
+    "space": (SpaceRecord, 1),
     "session": (SessionRecord, 1),
     "debts": (DebtsRecord, 0),
 }
@@ -172,6 +173,8 @@ def _place(record: Record) -> str:
             return f"{record.gpu}/{record.index}"
         case WorkerRecord():
             return f"{record.gpu}/{record.slot}"
+        case SpaceRecord():
+            return f"{record.gpu}/{record.name}"
         case PieceRecord():
             return f"{record.gpu}/{record.vgpu}"
     return ""

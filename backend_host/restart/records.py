@@ -101,6 +101,14 @@ class WorkerRecord(Record):
 
 
 @dataclass(frozen=True)
+class SpaceRecord(Record):
+    """Beside the page of a space of a Gpu."""
+
+    gpu: int
+    name: str
+
+
+@dataclass(frozen=True)
 class SessionRecord(Record):
     """Beside a connection that opened a vGPU. `is_answered`: it was told so."""
 

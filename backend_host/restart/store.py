@@ -20,7 +20,7 @@ from ivshmem.region import lib as region_lib
 
 SOCKET = "store.sock"
 _ANSWER_S = 10.0
-FORMAT = 3
+FORMAT = 4
 """Of records. Another one with each change of what they say."""
 
 log = logging.getLogger("fairgv.restart")

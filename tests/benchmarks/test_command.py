@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from backend_host.config import PACKAGE_ROOT
+from backend_host.space.mps import CONTROL
 from benchmarks.cli import main
 from benchmarks.document import check_writable
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.mps import CONTROL, mps_server
+from benchmarks.mps import mps_server
 from benchmarks.suite import SUITES, Entry, Suite
 from tests.children import running
 from tests.end_to_end.host import wait_until
@@ -160,14 +161,14 @@ def test_mps_is_started_and_told_to_quit(control: Path) -> None:
     with mps_server("cuda") as environment:
         assert Path(environment["CUDA_MPS_PIPE_DIRECTORY"]).is_dir()
         assert control.read_text() == "-d\n"
-    assert control.read_text() == "-d\nquit\n"
+    assert control.read_text() == "-d\nquit -t 1\n"
 
 
 def test_mps_that_serves_nobody_is_refused_and_told_to_quit(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.mps.build", lambda _name: Path("/bin/false"))
     with pytest.raises(NotMeasurableError, match="MPS serves nobody: exit status 1"), mps_server("cuda"):
         pass
-    assert control.read_text() == "-d\nquit\n"
+    assert control.read_text() == "-d\nquit -t 1\n"
 
 
 def test_mps_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

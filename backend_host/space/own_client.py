@@ -1,0 +1,94 @@
+"""The daemon's end of its own process in a space (client.py): it starts it, gets the space's page from it, and asks it for signs of life."""
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+
+from backend_host.errors import FairGVError
+from backend_host.walls.start import Child
+from backend_host.worker_start import WorkerStart
+from ivshmem.passing import receive_with, send_with
+
+PROBE_S = 5.0
+_BEGIN_S = 60.0
+_PROGRAM = ("-m", "backend_host.space.client")
+_MESSAGE_BYTES = 4096
+GONE, SILENT = -1, -2
+"""In place of a CUresult: the process has ended; it did not answer in time."""
+
+
+class ClientError(FairGVError):
+    """There is no such process, or it could not do what it is for."""
+
+
+class OwnClient:
+    """One process. Of one thread."""
+
+    def __init__(self, start: WorkerStart) -> None:
+        """Raises ClientError."""
+        self.multiprocessors = 0
+        """Of the device, once there is a page."""
+        self._start = replace(start, program=_PROGRAM)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._process: Child = self._start.spawn(theirs.fileno(), 0)
+            except OSError as error:
+                self._socket.close()
+                raise ClientError(f"no process of its own: {error}") from error
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def make(self) -> int:
+        """A descriptor of a fresh page, the caller's. Raises ClientError."""
+        said, fds = self._ask("make", (), _BEGIN_S)
+        if len(fds) != 1:
+            raise ClientError("it made no page")
+        self.multiprocessors = int(str(said["multiprocessors"]))
+        return fds[0]
+
+    def take(self, page: int) -> None:
+        """Has it map a page that is there. Raises ClientError."""
+        said, _ = self._ask("take", (page,), _BEGIN_S)
+        self.multiprocessors = int(str(said["multiprocessors"]))
+
+    def probe(self) -> int:
+        """0: the device serves the space. Else the CUresult that it gave, GONE or SILENT."""
+        try:
+            said, _ = self._ask("probe", (), PROBE_S)
+            return int(str(said["error"]))
+        except TimeoutError:
+            return SILENT
+        except (ClientError, KeyError, ValueError):
+            return GONE
+
+    def end(self) -> None:
+        """At once, and waits for it."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+        self._start.leave(self._process)
+        self._process.close()
+
+    def _ask(self, operation: str, fds: Sequence[int], limit_s: float) -> tuple[dict[str, object], list[int]]:
+        self._socket.settimeout(limit_s)
+        try:
+            send_with(self._socket, json.dumps({"op": operation}).encode(), fds)
+            text, received = receive_with(self._socket, _MESSAGE_BYTES, 1)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ClientError(f"its process has ended: {error}") from error
+        if not text:
+            raise ClientError("its process has ended")
+        said = json.loads(text)
+        if "failed" in said:
+            for fd in received:
+                os.close(fd)
+            raise ClientError(str(said["failed"]))
+        return said, received

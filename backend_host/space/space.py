@@ -1,0 +1,246 @@
+"""One space of a Gpu: what its workers share, kept in order by a thread of its own.
+
+The thread starts what has its processes together, then a process of ours among them, which makes the page and is asked for signs of life:
+before each client gets a worker, and when a worker has ended in disorder. Where the device does not serve that process any more it serves none
+of the space's, since MPS's clients share faults: then the space starts anew. Whose fault it was nobody can tell.
+
+Programs that were served keep their errors: their workers end with them. vGPUs outside notice nothing.
+
+Wrong when: the device is taken by others for longer than a sign of life may take (own_client.PROBE_S). Under MPS only other Gpu work of the
+host could, and that is shared by time slices.
+"""
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from backend_host import channels
+from backend_host.device.control import ControlPageFullError
+from backend_host.device.readings import WorkerReading
+from backend_host.errors import FairGVError
+from backend_host.pools import Pool
+from backend_host.space.own_client import GONE, SILENT, ClientError, OwnClient
+from backend_host.space.together import LOW, Together
+from backend_host.worker_process import WorkerProcess
+from backend_host.worker_start import WorkerStart
+from backend_host.workers import Workers
+
+_ATTEMPTS = 3
+_BETWEEN_S = 1.0
+_BEGIN_S = 200.0
+"""So long a program waits for a space that begins: three contexts that do not come."""
+_END_S = 5.0
+_TERMINATED_S = 1.0
+"""A process whose work was ended has so long to end by itself."""
+STICKY = frozenset({214, 220, 700, 702, *range(709, 711), *range(714, 722), *range(805, 811)})
+"""CUresults after which a context is of no use, or the connection to MPS: after one, the space is asked for a sign of life."""
+
+log = logging.getLogger("fairgv.space")
+
+
+class Space:
+    """A space with members. `start` once, `stop` once; the rest from any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        together: Together,
+        start: WorkerStart,
+        workers: Workers,
+        nr_warm: int,
+        keep: Callable[[int], None],
+        gave_up: Callable[[], None] = lambda: None,
+        page: int = -1,
+    ) -> None:
+        """`number`: in the control page, 0: it has no place there. `start`: as its workers begin, but for what has them together. `keep`: is
+        given each new page. `gave_up`: is called when its members take turns from now on. `page`: one that workers have already, whose
+        descriptor it takes over. Raises FairGVError."""
+        self.name, self.number, self.together = name, number, together
+        together.prepare()
+        start = _start_of(start, together)
+        low = replace(start, environment={**start.environment, **LOW})
+        self.pools = (Pool(start, nr_warm, self), Pool(low, nr_warm, self))
+        """Its workers, and those that stand behind."""
+        self.nr_faults = 0
+        """How often it started anew."""
+        self.multiprocessors = 0
+        """Of the device, once it has begun."""
+        self.why_not = ""
+        """Why its members take turns after all; empty: they do not."""
+        self._start, self._workers, self._keep, self._gave_up = start, workers, keep, gave_up
+        self._page, self._page_lock = page, threading.Lock()
+        self._client: OwnClient | None = None
+        self._asked: queue.SimpleQueue[threading.Event | None] = queue.SimpleQueue()
+        """For a sign of life; None: to end."""
+        self._is_open = False
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"space-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends what it started and waits for that. It has no members any more."""
+        self._is_stopping = True
+        self._asked.put(None)
+        self._thread.join()
+        with self._page_lock:
+            if self._page >= 0:
+                os.close(self._page)
+            self._page = -1
+
+    @property
+    def is_open(self) -> bool:
+        """See Shared."""
+        return self._is_open
+
+    def wait(self) -> bool:
+        """See Shared."""
+        answered = threading.Event()
+        self._asked.put(answered)
+        return answered.wait(_BEGIN_S) and self._is_open
+
+    def check_room(self) -> None:
+        """See Shared."""
+        most = self.together.most
+        if most and self._workers.nr_of(self.pools) - sum(len(pool.warm) for pool in self.pools) >= most - 1:
+            raise ControlPageFullError(
+                f"the space {self.name} has {most - 1} programs, and MPS serves {most} clients, one of them the daemon's: end one, or give "
+                "a vGPU another space"
+            )
+
+    @contextlib.contextmanager
+    def page(self) -> Iterator[int]:
+        """See Shared."""
+        with self._page_lock:
+            page = os.dup(self._page)
+        try:
+            yield page
+        finally:
+            os.close(page)
+
+    def end(self, worker: WorkerProcess) -> None:
+        """See Shared."""
+        if self.together.shares_faults:
+            threading.Thread(target=self._end, args=(worker,), name="end", daemon=True).start()
+        else:
+            worker.kill()
+
+    def _end(self, worker: WorkerProcess) -> None:
+        try:
+            if self.together.terminate(worker.process.pid):
+                worker.is_ended.wait(_TERMINATED_S)
+        except FairGVError as error:
+            log.warning("worker %d of the space %s is ended at once: %s", worker.process.pid, self.name, error)
+        worker.kill()
+
+    def ended(self, status: int, last: WorkerReading | None) -> None:
+        """See Shared."""
+        if status or (last is not None and last.last_error in STICKY):
+            self.look()
+
+    def look(self) -> None:
+        """Something may be wrong: asks for a sign of life. Returns at once."""
+        self._asked.put(threading.Event())
+
+    def _run(self) -> None:
+        self._begin()
+        while (answered := self._asked.get()) is not None:
+            try:
+                self._check()
+            except Exception:
+                log.exception("a look at the space %s failed", self.name)
+            answered.set()
+        self._is_open = False
+        for pool in self.pools:
+            self._workers.dismiss(pool)
+        _wait_until(lambda: not self._workers.nr_of(self.pools), _END_S)
+        self._end_client()
+        self.together.quit()
+
+    def _check(self) -> None:
+        if self._client is None:
+            return
+        error = self._client.probe()
+        if error == 0 or (error == SILENT and not self.together.shares_faults):
+            return  # softgpu is not preempted: a kernel outside may keep the sign back, and no fault does
+        what = {GONE: "its process has ended", SILENT: "no sign of life"}.get(error, f"CUDA error {error}")
+        self.nr_faults += 1
+        blame = "; MPS does not tell whose fault that was" if self.together.shares_faults else ""
+        log.error("the space %s starts anew: %s%s", self.name, what, blame)
+        self._is_open = False
+        for pool in self.pools:
+            self._workers.dismiss(pool)
+        self._begin(keeps_page=error == GONE)
+
+    def _begin(self, *, keeps_page: bool = True) -> None:
+        reason = ""
+        for attempt in range(_ATTEMPTS):
+            self._end_client()
+            try:
+                if attempt:
+                    self.together.quit()
+                    self.together.prepare()
+                self.together.ensure()
+                self._begin_client(keeps_page=keeps_page and not attempt)
+                self.multiprocessors = self._client.multiprocessors if self._client is not None else 0
+                self.why_not, self._is_open = "", True
+                for pool in self.pools:
+                    self._workers.dismiss(pool)  # there is none: it has others made
+                return
+            except (FairGVError, OSError) as error:
+                reason = str(error)
+                log.warning("the space %s does not begin: %s", self.name, reason)
+            if self._is_stopping or threading.Event().wait(_BETWEEN_S):
+                return
+        self._end_client()
+        self.why_not = reason
+        log.error("the vGPUs of the space %s take turns: %s", self.name, reason)
+        self._gave_up()
+
+    def _begin_client(self, *, keeps_page: bool) -> None:
+        self._client = OwnClient(self._start)
+        if keeps_page and self._page >= 0:
+            try:
+                self._client.take(self._page)
+                return
+            except ClientError as error:
+                log.warning("the space %s gets another page: %s", self.name, error)
+        page = self._client.make()
+        with self._page_lock:
+            before, self._page = self._page, page
+        if before >= 0:
+            os.close(before)
+        self._keep(page)
+
+    def _end_client(self) -> None:
+        if self._client is not None:
+            self._client.end()
+            self._client = None
+
+
+def _start_of(start: WorkerStart, together: Together) -> WorkerStart:
+    """How workers of a space begin: as its user, and on its Gpu alone. Their work is never withdrawn, as the kernel's driver lets nobody hold a
+    client's channels."""
+    environment = {**start.environment, **together.environment}
+    if "LD_PRELOAD" in environment:
+        preloaded = environment["LD_PRELOAD"].split(":")
+        environment["LD_PRELOAD"] = ":".join(each for each in preloaded if each != str(channels.LIBRARY))
+    root = start.root.copy()
+    root.read(*together.reads)
+    return replace(start, environment=environment, root=root, sees="", kept_image_bytes=0)
+
+
+def _wait_until(is_so: Callable[[], bool], limit_s: float) -> None:
+    """Until it is so, or the time is over."""
+    pause = threading.Event()
+    for _ in range(int(limit_s / 0.02)):
+        if is_so():
+            return
+        pause.wait(0.02)

@@ -1,0 +1,188 @@
+"""All spaces of one Gpu: which vGPUs are in which, and by which class.
+
+A space is there from its first vGPU to its last. Where vGPUs cannot be together on this device, that is said once, and each takes turns with
+all others: to the control page they are in no space then.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from backend_host.device.control import MAX_VGPUS, ControlPage
+from backend_host.entitlement import BEST_EFFORT, CLASSES, CRITICAL, Entitlement
+from backend_host.errors import FairGVError, RefusedError
+from backend_host.restart.records import SpaceRecord
+from backend_host.restart.store import Store
+from backend_host.space.setting import OFF, SpaceSettings
+from backend_host.space.space import Space
+from backend_host.walls.tenants import name_of
+from backend_host.worker_start import WorkerStart
+from backend_host.workers import Workers
+
+TURNS = "turns"
+"""How vGPUs of a space share where they cannot be together."""
+
+log = logging.getLogger("fairgv.space")
+
+
+class Spaces:
+    """Thread-safe."""
+
+    def __init__(
+        self, gpu: int, page: ControlPage, workers: Workers, start: WorkerStart, settings: SpaceSettings, store: Store
+    ) -> None:
+        """`gpu`: its number, and `start` how its workers begin."""
+        self._gpu, self._page, self._workers, self._start, self._store = gpu, page, workers, start, store
+        self.settings = settings
+        self._members: dict[int, Entitlement] = {}
+        self._spaces: dict[str, Space] = {}
+        self._recalled: dict[str, int] = {}
+        """Pages that workers of an earlier daemon have, by the names of their spaces."""
+        self._lock = threading.RLock()
+
+    def check(self, entitlement: Entitlement, others: Mapping[str, Entitlement]) -> None:
+        """RefusedError where a vGPU cannot be so on this Gpu, beside these others, by name."""
+        if not entitlement.space:
+            return
+        if self.settings.setting == OFF:
+            raise RefusedError(
+                "--space: this daemon has each vGPU take turns; one that has some share in space is started by fairgv-host start --space mps, "
+                'or with space = "mps" in its configuration'
+            )
+        if entitlement.vgpu_class != CRITICAL:
+            return
+        for name, other in others.items():
+            if (other.space, other.vgpu_class) == (entitlement.space, CRITICAL):
+                raise RefusedError(
+                    f"--class critical: {name} is the critical vGPU of the space {entitlement.space} on GPU {self._gpu}, and a space has one: "
+                    f"give another --space, or have {name} be another class: fairgv-host set {name} --class fair"
+                )
+
+    def holds(self, space: str) -> bool:
+        """Whether a vGPU here is in it."""
+        with self._lock:
+            return any(each.space == space for each in self._members.values())
+
+    def recall(self, name: str, page: int) -> None:
+        """The space of this name had this page, whose descriptor is taken over, and has it again if it gets members."""
+        with self._lock:
+            self._recalled[name] = page
+
+    def forget(self) -> None:
+        """Nobody comes any more who was there at an earlier daemon."""
+        with self._lock:
+            for name, page in self._recalled.items():
+                os.close(page)
+                self._store.drop(self._item(name))
+            self._recalled = {}
+            kept = frozenset(self._spaces)
+        self.settings.quit_left(kept)
+
+    def join(self, vgpu: int, entitlement: Entitlement) -> None:
+        """A vGPU of this number is on this Gpu, and so from now on."""
+        with self._lock:
+            self._members[vgpu] = entitlement
+            self._seat(vgpu)
+
+    def change(self, vgpu: int, entitlement: Entitlement) -> None:
+        """One is otherwise from now on: it has no workers where its class changes."""
+        with self._lock:
+            self._members[vgpu] = entitlement
+            self._seat(vgpu)
+
+    def leave(self, vgpu: int) -> None:
+        """The counterpart of `join`: its workers have ended."""
+        with self._lock:
+            entitlement = self._members.pop(vgpu, None)
+            self._workers.set_pool(vgpu, None)
+            if entitlement is not None and entitlement.space and not self.holds(entitlement.space):
+                space = self._spaces.pop(entitlement.space, None)
+                if space is not None:
+                    space.stop()
+                    self._store.drop(self._item(space.name))
+
+    def stop(self) -> None:
+        """Ends what is left."""
+        with self._lock:
+            spaces, self._spaces = list(self._spaces.values()), {}
+            for vgpu in self._members:
+                self._workers.set_pool(vgpu, None)
+        for space in spaces:
+            space.stop()
+
+    def all(self) -> Sequence[tuple[str, Space | None, Mapping[int, Entitlement]]]:
+        """Each space by its name, with its members by their numbers. Where they take turns there is none."""
+        with self._lock:
+            names = sorted({each.space for each in self._members.values() if each.space})
+            return [
+                (name, self._spaces.get(name), {vgpu: e for vgpu, e in self._members.items() if e.space == name})
+                for name in names
+            ]
+
+    def criticals(self) -> Mapping[int, Entitlement]:
+        """The critical vGPUs, by their numbers, in a space or not."""
+        with self._lock:
+            return {vgpu: each for vgpu, each in self._members.items() if each.vgpu_class == CRITICAL}
+
+    def look_at(self, vgpu: int) -> None:
+        """A worker of this vGPU says what may be the end of its space."""
+        with self._lock:
+            entitlement = self._members.get(vgpu)
+            space = None if entitlement is None else self._spaces.get(entitlement.space)
+        if space is not None:
+            space.look()
+
+    def why_turns(self, name: str) -> str:
+        """Why the vGPUs of this space take turns; empty: they do not."""
+        with self._lock:
+            space = self._spaces.get(name)
+            return self.settings.why_not if space is None else space.why_not
+
+    def _seat(self, vgpu: int) -> None:
+        """With the lock held: where its workers come from, and what they and all others read of it."""
+        entitlement = self._members[vgpu]
+        space = self._space(entitlement.space) if entitlement.space and not self.settings.why_not else None
+        pool = None if space is None else space.pools[entitlement.vgpu_class == BEST_EFFORT]
+        self._workers.set_pool(vgpu, pool)
+        number = 0 if space is None or space.why_not else space.number
+        self._page.set_class(vgpu, CLASSES.index(entitlement.vgpu_class), number)
+
+    def _space(self, name: str) -> Space | None:
+        """That of this name, made if it is new. None: it cannot be."""
+        if (space := self._spaces.get(name)) is not None:
+            return space
+        taken = {each.number for each in self._spaces.values()}
+        number = next((number for number in range(1, MAX_VGPUS) if number not in taken), 0)
+        tenant = name_of("space", name, 0)
+        try:
+            uid = self._start.tenants.take(tenant).uid if self._start.tenants is not None else 0
+            space = Space(
+                *(name, number, self.settings.make(name, uid), replace(self._start, tenant=tenant), self._workers),
+                *(self.settings.nr_warm, lambda page: self._keep(name, page), lambda: self._unseat(name)),
+                page=self._recalled.pop(name, -1),
+            )
+        except (FairGVError, OSError) as error:
+            log.error("the vGPUs of the space %s take turns: %s", name, error)
+            return None
+        self._spaces[name] = space
+        space.start()
+        return space
+
+    def _keep(self, name: str, page: int) -> None:
+        self._store.put(self._item(name), SpaceRecord(self._gpu, name).written(), [page])
+
+    def _unseat(self, name: str) -> None:
+        """From a space's thread, which may be waited for with the lock held: its members take turns from now on."""
+        if not self._lock.acquire(timeout=1.0):
+            return
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._lock.release)
+            for vgpu, entitlement in self._members.items():
+                if entitlement.space == name:
+                    self._page.set_class(vgpu, CLASSES.index(entitlement.vgpu_class), 0)
+
+    def _item(self, name: str) -> str:
+        return f"space/{self._gpu}/{name}"

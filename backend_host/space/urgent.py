@@ -1,0 +1,74 @@
+"""Whether critical vGPUs go before all others: for as long as they took less of the last 10 s out of turn than they may.
+
+Their workers count what they took so. Beyond it a critical vGPU waits for its turn as others do, until enough of that is 10 s old.
+
+Wrong when: a worker was taken over and counts too little. Its guest then has its GPU time before others, and still pays for it by its tags.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from backend_host.device.control import ControlPage
+from backend_host.entitlement import WHOLE, Entitlement
+
+WINDOW_NS = 10_000_000_000
+
+
+@dataclass
+class _Used:
+    """Out of turn, by one vGPU."""
+
+    by_worker: dict[tuple[int, int], int] = field(default_factory=dict)
+    """What each had counted at the look before, by slot and process."""
+    pieces: deque[tuple[int, int]] = field(default_factory=deque)
+    """When, and how much more it was than at the look before."""
+    in_window_ns: int = 0
+
+    def look(self, now_ns: int, counted: Mapping[tuple[int, int], int]) -> None:
+        more = sum(max(0, ns - self.by_worker.get(worker, 0)) for worker, ns in counted.items())
+        self.by_worker = dict(counted)
+        if more:
+            self.pieces.append((now_ns, more))
+            self.in_window_ns += more
+        while self.pieces and self.pieces[0][0] <= now_ns - WINDOW_NS:
+            self.in_window_ns -= self.pieces.popleft()[1]
+
+
+class Urgent:
+    """Of one Gpu, by looks of whoever calls."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        criticals: Callable[[], Mapping[int, Entitlement]],
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """`criticals`: the critical vGPUs that there are, by their numbers."""
+        self._page, self._criticals, self._clock = page, criticals, clock
+        self._used: dict[int, _Used] = {}
+
+    def look(self) -> None:
+        """Says of each what it may now."""
+        criticals = self._criticals()
+        for vgpu in self._used.keys() - criticals.keys():
+            del self._used[vgpu]
+            self._page.set_urgent(vgpu, is_urgent=False)
+        if not criticals:
+            return
+        now_ns = self._clock()
+        counted: dict[int, dict[tuple[int, int], int]] = {vgpu: {} for vgpu in criticals}
+        for reading in self._page.workers():
+            if reading.vgpu in counted:
+                counted[reading.vgpu][reading.slot, reading.pid] = reading.out_of_turn_ns
+        for vgpu, entitlement in criticals.items():
+            used = self._used.setdefault(vgpu, _Used())
+            used.look(now_ns, counted[vgpu])
+            may_ns = entitlement.most / WHOLE * WINDOW_NS
+            self._page.set_urgent(vgpu, is_urgent=used.in_window_ns < may_ns)
+
+    def part(self, vgpu: int) -> float:
+        """Of the last 10 s, what this one took out of turn."""
+        used = self._used.get(vgpu)
+        return 0.0 if used is None else used.in_window_ns / WINDOW_NS
