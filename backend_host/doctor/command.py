@@ -10,6 +10,7 @@ from backend_host import output
 from backend_host.config import Config
 from backend_host.doctor import confinement, daemon, device, domains, machine, memory, walls
 from backend_host.doctor.verdict import State, Verdict
+from backend_host.space.setting import SPACES
 from backend_host.tables import folded, plain_table
 
 _STYLES = {State.PASS: "green", State.WARN: "yellow", State.FAIL: "red"}
@@ -46,7 +47,8 @@ def examine(config: Config) -> Mapping[str, Sequence[Verdict]]:
         "device": [
             device.device(served := device.read_device(config, running.status)),
             device.monitor(device.read_monitor(served)),
-            device.mps(device.read_mps()),
+            device.mps(device.read_mps(config.state_dir / SPACES)),
+            device.space(device.read_space(config, served)),
         ],
         "memory": [
             memory.shm(memory.read_shm(regions, config.region_bytes)),

@@ -16,6 +16,7 @@ from backend_host.doctor.verdict import Verdict, failed, passed, warned
 from backend_host.errors import DeviceUnavailableError, FairGVError
 from backend_host.ipc import Message
 from backend_host.nvml.watch import try_once
+from backend_host.space.setting import OFF, why_not
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _TRIED_DRIVER = 580
@@ -36,6 +37,8 @@ class DeviceReading:
     trouble: str = ""
     is_served: bool = False
     """By a daemon that runs."""
+    uuids: tuple[str, ...] = ()
+    """Of the devices."""
 
 
 def read_device(config: Config, status: Message | None) -> DeviceReading:
@@ -44,7 +47,8 @@ def read_device(config: Config, status: Message | None) -> DeviceReading:
     if status is not None:
         names = tuple(str(gpu["name"]) for gpu in status["gpus"])
         kind = next((str(gpu["kind"]) for gpu in status["gpus"]), "")
-        return DeviceReading(config.device, kind, names, driver, is_served=True)
+        uuids = tuple(str(gpu["uuid"]) for gpu in status["gpus"])
+        return DeviceReading(config.device, kind, names, driver, is_served=True, uuids=uuids)
     reasons: list[str] = []
     for kind in ("cuda", "soft") if config.device == "auto" else (config.device,):
         try:
@@ -57,7 +61,8 @@ def read_device(config: Config, status: Message | None) -> DeviceReading:
         except DeviceUnavailableError as error:  # no other one is taken for that
             return DeviceReading(config.device, driver=driver, trouble=str(error))
         names = tuple(device.name for device in devices)
-        return DeviceReading(config.device, kind, names, driver, "; ".join(reasons))
+        uuids = tuple(device.uuid for device in devices)
+        return DeviceReading(config.device, kind, names, driver, "; ".join(reasons), uuids=uuids)
     return DeviceReading(config.device, driver=driver, trouble="; ".join(reasons))
 
 
@@ -110,16 +115,48 @@ def monitor(reading: str | None) -> Verdict:
     )
 
 
-def read_mps(processes: Path = Path("/proc")) -> Sequence[int]:
-    """Process ids of MPS, whoever started it."""
+def read_mps(ours: Path, processes: Path = Path("/proc")) -> Sequence[int]:
+    """Process ids of MPS, whoever started it, but for those of our spaces, whose folders are below `ours`."""
     found = []
     for comm in processes.glob("[0-9]*/comm"):
         try:
-            if comm.read_text(errors="replace").startswith(_MPS):
+            if comm.read_text(errors="replace").startswith(_MPS) and not _is_below(ours, comm.parent / "environ"):
                 found.append(int(comm.parent.name))
         except OSError:  # it has ended
             continue
     return sorted(found)
+
+
+def _is_below(ours: Path, environment: Path) -> bool:
+    """Whether this is the environment of a process that has its folder below ours; one that we may not see is none of ours."""
+    try:
+        return f"CUDA_MPS_PIPE_DIRECTORY={ours}/".encode() in environment.read_bytes()
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class SpaceReading:
+    """The setting, and why vGPUs of a space take turns all the same, for each device; "" where they need not."""
+
+    setting: str
+    why_not: tuple[str, ...] = ()
+
+
+def read_space(config: Config, reading: DeviceReading) -> SpaceReading:
+    """As the daemon finds it out at its start."""
+    if config.space == OFF:
+        return SpaceReading(OFF)
+    return SpaceReading(config.space, tuple(why_not(reading.kind, uuid) for uuid in reading.uuids))
+
+
+def space(reading: SpaceReading) -> Verdict:
+    """Whether vGPUs can use a GPU at the same time."""
+    if reading.setting == OFF:
+        return passed("space", "off: each vGPU takes turns with all others")
+    for reason in filter(None, reading.why_not):
+        return warned("space", f"vGPUs of a space take turns as all do: {reason}", 'space = "off" where that is meant')
+    return passed("space", "vGPUs of a space use a GPU at the same time")
 
 
 def mps(reading: Sequence[int]) -> Verdict:

@@ -63,7 +63,7 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
 def _traveller(vgpu: VGpu, target: Gpu) -> Traveller:
     wish = Wish(vgpu.entitlement.quota_bytes, vgpu.entitlement.request)
     programs = [_towards(target, worker, reading) for worker, reading in _serving(vgpu)]
-    return Traveller(vgpu.name, wish, programs)
+    return Traveller(vgpu.name, wish, programs, vgpu.entitlement.space)
 
 
 def _towards(target: Gpu, worker: WorkerProcess, reading: WorkerReading) -> WorkerReading:

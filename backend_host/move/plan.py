@@ -72,6 +72,8 @@ class Traveller:
     wish: Wish
     """What it is entitled to, as far as others on a Gpu have less."""
     programs: Sequence[WorkerReading] = ()
+    space: str = ""
+    """That it is in."""
 
     @property
     def memory_bytes(self) -> int:
@@ -186,6 +188,8 @@ def _of_place(traveller: Traveller, origin: Side, target: Side) -> Iterator[str]
     number, wish = target.number, traveller.wish
     if origin.failed:
         yield f"GPU {origin.number} has failed, and gives nothing back: {origin.failed}"
+    if traveller.space:
+        yield f"{traveller.name} is in the space {traveller.space}, which is on GPU {origin.number}, and a space is on one"
     if (refusal := fits(target.candidate, wish)) is not None:
         yield refusal_text({number: refusal}, MAX_VGPUS)
     if not target.is_like(origin):

@@ -13,6 +13,8 @@ from backend_host.space.mps import Mps, MpsError, find_control
 from backend_host.space.together import ByMps, ByName, Together
 
 OFF = "off"
+SPACES = "spaces"
+"""The folder of all of them in a state directory."""
 _QUERY = ("nvidia-smi", "--query-gpu=compute_mode,mig.mode.current", "--format=csv,noheader", "--id")
 _LIMIT_S = 20.0
 _SHARED_MODE = "default"
@@ -84,12 +86,12 @@ def maker(device: Device, gpu: int, state_dir: Path) -> Callable[[str, int], Tog
 
 def folder_of(state_dir: Path, gpu: int, name: str) -> Path:
     """Of MPS, for a space."""
-    return state_dir / "spaces" / f"{gpu}-{name}"
+    return state_dir / SPACES / f"{gpu}-{name}"
 
 
 def quit_left(state_dir: Path, gpu: int, kept: frozenset[str]) -> None:
     """Ends what a daemon that was killed left of spaces with other names than these."""
-    for folder in (state_dir / "spaces").glob(f"{gpu}-*"):
+    for folder in (state_dir / SPACES).glob(f"{gpu}-*"):
         if folder.name.partition("-")[2] in kept:
             continue
         try:

@@ -11,7 +11,7 @@ import pytest
 from backend_host.doctor import confinement, daemon, device, domains, machine, memory, walls
 from backend_host.doctor.confinement import AppArmorReading, SelinuxReading
 from backend_host.doctor.daemon import DaemonReading, StateDirReading
-from backend_host.doctor.device import DeviceReading
+from backend_host.doctor.device import DeviceReading, SpaceReading
 from backend_host.doctor.domains import GuestsReading, Hook, LibvirtReading
 from backend_host.doctor.machine import KvmReading, QemuReading
 from backend_host.doctor.memory import MemlockReading, ShmReading, UserfaultfdReading
@@ -102,6 +102,15 @@ DEVICES: list[Case] = [
     (device.monitor, "", "pass", "NVML answers", ""),
     (device.monitor, "it hangs", "warn", "are unknown: it hangs", "pip install nvidia-ml-py"),
     (device.mps, [], "pass", "does not run", ""),
+    (device.space, SpaceReading("off"), "pass", "each vGPU takes turns", ""),
+    (device.space, SpaceReading("mps", ("", "")), "pass", "at the same time", ""),
+    (
+        device.space,
+        SpaceReading("mps", ("", "no MPS here")),
+        "warn",
+        "take turns as all do: no MPS here",
+        'space = "off"',
+    ),
     (device.mps, [7, 8], "warn", "process 7, 8", "quit"),
 ]
 

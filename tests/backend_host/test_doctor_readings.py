@@ -90,7 +90,10 @@ def test_mps(tmp_path: Path) -> None:
     for pid, name in (("12", "nvidia-cuda-mps"), ("9", "nvidia-cuda-mps"), ("13", "bash")):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "comm").write_text(f"{name}\n")
-    assert device.read_mps(tmp_path) == [9, 12]
+    ours = tmp_path / "spaces"
+    (tmp_path / "9" / "environ").write_text(f"PATH=/bin\0CUDA_MPS_PIPE_DIRECTORY={ours}/0-web/pipe\0")
+    assert device.read_mps(ours, tmp_path) == [12], "those of our spaces are meant to be there"
+    assert device.read_mps(tmp_path / "others", tmp_path) == [9, 12]
 
 
 def test_room_for_regions(tmp_path: Path) -> None:
