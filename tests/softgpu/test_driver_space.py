@@ -243,16 +243,18 @@ def test_blocks_begin_where_there_is_room(device: Device, page: Page, wall: str)
     assert {began.multiprocessor for began in page.log()} == set(range(NR_MULTIPROCESSORS))
 
 
+@pytest.mark.parametrize("kernel", ["brief", "occupy"])
 @pytest.mark.parametrize("is_low", [True, False])
-def test_blocks_of_who_is_low_begin_behind_others(device: Device, page: Page, is_low: bool) -> None:
+def test_blocks_of_who_is_low_begin_behind_others(device: Device, page: Page, is_low: bool, kernel: str) -> None:
+    """With room for one. Else who came first is first, with all of its blocks, whether these might wait for each other or not."""
     holder, early, late = (Process(in_space(device, is_low=low), page) for low in (False, is_low, False))
     all_but_one = NR_MULTIPROCESSORS * LARGE.fit - 1
     holder.launches("occupy", all_but_one, LARGE, tag=1, word=STOP)
     holder.launches("occupy", 1, LARGE, tag=2, word=STOP_TOO)
     page.waits_for(BEGUN, all_but_one + 1)
-    early.launches("brief", 200, LARGE, tag=3)
+    early.launches(kernel, 200, LARGE, tag=3, word=STOP_TOO)
     until(lambda: nr_waiting(device) == 1)
-    late.launches("brief", 200, LARGE, tag=4)
+    late.launches(kernel, 200, LARGE, tag=4, word=STOP_TOO)
     until(lambda: nr_waiting(device) == 2)
     page.set(STOP_TOO)
     early.waits()

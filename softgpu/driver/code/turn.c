@@ -1,6 +1,6 @@
 /*
  * A kernel waits twice for its turn: for the kernels that this process launched before it on the device, then for those
- * of other processes. In a space kernels of different streams and processes run beside each other: it waits for a lane
+ * of other processes. In a space kernels of different streams and processes run beside each other: it waits for a stand
  * of this process, then for the kernels of those who are not in the space.
  */
 #include "code/turn.h"
@@ -12,7 +12,7 @@
 static struct {
     uint64_t nr_taken; /* first come, first served */
     uint64_t nr_served;
-    bool is_used[SGP_NR_LANES]; /* in a space */
+    bool is_used[SGP_NR_STANDS]; /* in a space */
 } turns[SGP_MAX_DEVICES];
 
 static void take_in_order(const struct sgp_device *device)
@@ -24,25 +24,25 @@ static void take_in_order(const struct sgp_device *device)
     }
 }
 
-static int free_lane(const struct sgp_device *device)
+static int free_stand(const struct sgp_device *device)
 {
-    int lane = 0;
+    int stand = 0;
 
-    while (lane < SGP_NR_LANES && turns[device->ordinal].is_used[lane]) {
-        lane++;
+    while (stand < SGP_NR_STANDS && turns[device->ordinal].is_used[stand]) {
+        stand++;
     }
-    return lane;
+    return stand;
 }
 
-static int take_lane(const struct sgp_device *device)
+static int take_stand(const struct sgp_device *device)
 {
-    int lane;
+    int stand;
 
-    while ((lane = free_lane(device)) == SGP_NR_LANES) {
+    while ((stand = free_stand(device)) == SGP_NR_STANDS) {
         sgp_wait();
     }
-    turns[device->ordinal].is_used[lane] = true;
-    return lane;
+    turns[device->ordinal].is_used[stand] = true;
+    return stand;
 }
 
 static uint32_t nr_fit(const struct sgp_grid *grid)
@@ -58,11 +58,11 @@ static uint64_t nr_blocks(const struct sgp_grid *grid)
 void sgp_turn_take(struct sgp_turn *turn, struct sgp_device *device, struct sgp_grid *grid)
 {
     turn->device = device;
-    grid->lane = 0;
+    grid->stand = 0;
     grid->run = NULL;
     sgp_lock();
     if (sgp_space()->is_there) {
-        grid->lane = take_lane(device);
+        grid->stand = take_stand(device);
         grid->run = &turn->run;
     } else {
         take_in_order(device);
@@ -82,7 +82,7 @@ CUresult sgp_turn_leave(struct sgp_turn *turn, const struct sgp_grid *grid, uint
 
     sgp_lock();
     if (grid->run) {
-        turns[device->ordinal].is_used[grid->lane] = false;
+        turns[device->ordinal].is_used[grid->stand] = false;
     } else {
         turns[device->ordinal].nr_served++;
     }

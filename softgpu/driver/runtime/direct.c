@@ -23,11 +23,11 @@ struct launch_area {
     uint8_t parameters[SGP_MAX_PARAMETERS_BYTES] __attribute__((aligned(16)));
 };
 
-static struct launch_area *areas[SGP_MAX_DEVICES]; /* one for each lane */
+static struct launch_area *areas[SGP_MAX_DEVICES]; /* one for each stand */
 
 bool sgp_launch_area_map(int device)
 {
-    areas[device] = sgp_reach_map(SGP_NR_LANES * sizeof(**areas), PROT_READ | PROT_WRITE, 0);
+    areas[device] = sgp_reach_map(SGP_NR_STANDS * sizeof(**areas), PROT_READ | PROT_WRITE, 0);
     return areas[device];
 }
 
@@ -78,7 +78,7 @@ const struct sgp_services sgp_services_direct = {
 
 CUresult sgp_launch_here(struct sgp_grid *grid, int device, const struct sgp_services *services)
 {
-    struct launch_area *area = &areas[device][grid->lane];
+    struct launch_area *area = &areas[device][grid->stand];
 
     memcpy(area->parameters, grid->parameters, grid->kernel->parameters_bytes);
     area->workspace = (struct grid_workspace){.bytes = sizeof(area->workspace)};

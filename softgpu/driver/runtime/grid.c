@@ -44,7 +44,7 @@ static bool run_block(struct sgp_grid *grid, struct sgp_runner *runner, uint64_t
 {
     struct sgp_team *team = runner->teams[0];
 
-    if (!sgp_place_keep(grid, runner, team)) {
+    if (!sgp_place_keep(grid, runner, team, true)) {
         return false;
     }
     sgp_block_begin(team, grid, number);
@@ -60,7 +60,8 @@ static void run_in_order(struct sgp_grid *grid, struct sgp_runner *runner)
 {
     bool goes_on = true;
 
-    while (goes_on && !__atomic_load_n(&grid->error, __ATOMIC_RELAXED)) {
+    while (goes_on && !__atomic_load_n(&grid->error, __ATOMIC_RELAXED) &&
+           sgp_place_keep(grid, runner, runner->teams[0], false)) {
         uint64_t first = __atomic_fetch_add(&grid->next_block, grid->chunk, __ATOMIC_RELAXED);
         uint64_t last = first + grid->chunk < grid->nr_blocks ? first + grid->chunk : grid->nr_blocks;
 

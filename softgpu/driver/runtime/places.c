@@ -3,6 +3,9 @@
  * the device's file says cannot be reached from there. A runner that runs block after block keeps its place, and asks
  * again every 0.1 ms whether somebody comes before; so short blocks cost no question each.
  *
+ * As long as a launch has blocks that have not begun, the place of one that ends is given back only in exchange for the
+ * next one's: who comes after would get it in between.
+ *
  * Outside of spaces a runner is a multiprocessor.
  */
 #include "base/futex.h"
@@ -25,16 +28,28 @@ static bool ask(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_tea
 
 bool sgp_place_try(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team)
 {
-    return !grid->run || (!(runner->waits && has_just_asked(runner)) && ask(grid, runner, team));
+    if (!grid->run) {
+        return true;
+    }
+    if (runner->waits && team->multiprocessor == SGP_NO_PLACE && has_just_asked(runner)) {
+        return false;
+    }
+    return ask(grid, runner, team);
 }
 
-bool sgp_place_keep(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team)
+static bool is_over(const struct sgp_grid *grid, bool has_block)
+{
+    return __atomic_load_n(&grid->error, __ATOMIC_RELAXED) ||
+           (!has_block && __atomic_load_n(&grid->next_block, __ATOMIC_RELAXED) >= grid->nr_blocks);
+}
+
+bool sgp_place_keep(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team, bool has_block)
 {
     if (!grid->run || (team->multiprocessor != SGP_NO_PLACE && has_just_asked(runner))) {
         return true;
     }
     while (!ask(grid, runner, team)) {
-        if (__atomic_load_n(&grid->error, __ATOMIC_RELAXED)) {
+        if (is_over(grid, has_block)) {
             sgp_place_give_up(grid, runner);
             return false;
         }

@@ -155,10 +155,11 @@ void sgp_thread_wait(struct sgp_thread *thread);  /* until somebody makes it rea
 void sgp_thread_yield(struct sgp_thread *thread); /* until the others had their turn */
 
 /* places.c; in spaces, elsewhere they do nothing */
-/* Asks for a place; false: there is none yet. */
+/* Asks for a place, in exchange for the one that the team has; false: there is none yet, and it has none. */
 bool sgp_place_try(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team);
-/* Sees to it that the team has a place for its next block, and waits if there is none; false: the launch has failed. */
-bool sgp_place_keep(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team);
+/* Sees to it that the team has a place for its next block, and waits if there is none; false: the launch has failed, or
+ * the runner has no block yet and none is left. */
+bool sgp_place_keep(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_team *team, bool has_block);
 void sgp_place_leave(struct sgp_grid *grid, struct sgp_team *team);
 /* The runner does not wait for a place any more. */
 void sgp_place_give_up(struct sgp_grid *grid, struct sgp_runner *runner);

@@ -36,12 +36,6 @@ static struct sgp_team *room_take(struct sgp_grid *grid, struct sgp_runner *runn
     return NULL;
 }
 
-static void room_give(struct sgp_grid *grid, struct sgp_team *team)
-{
-    sgp_place_leave(grid, team);
-    __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
-}
-
 /* With the lock of beginnings. Adds a block to the runner's; false: none was added. */
 static bool block_add(struct sgp_grid *grid, struct sgp_runner *runner, uint32_t nr_resident)
 {
@@ -70,6 +64,21 @@ static bool block_begin(struct sgp_grid *grid, struct sgp_runner *runner, uint32
     pthread_mutex_lock(&beginnings);
     has_begun = block_add(grid, runner, nr_resident);
     pthread_mutex_unlock(&beginnings);
+    return has_begun;
+}
+
+/* After the end of a block, whose team has become the first free one. In a space the next one takes its place at once.
+ */
+static bool block_follow(struct sgp_grid *grid, struct sgp_runner *runner, uint32_t nr_resident)
+{
+    struct sgp_team *team = runner->teams[nr_resident];
+    bool has_begun;
+
+    __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
+    has_begun = team->multiprocessor != SGP_NO_PLACE && block_begin(grid, runner, nr_resident);
+    if (!has_begun) {
+        sgp_place_leave(grid, team);
+    }
     return has_begun;
 }
 
@@ -111,8 +120,8 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner)
         }
         nr_spun++;
         if (progress == SGP_ENDED) {
-            room_give(grid, runner->teams[at]);
             swap_teams(runner, at, --nr_resident);
+            nr_resident += block_follow(grid, runner, nr_resident);
             nr_spun = 0;
         } else {
             at++;

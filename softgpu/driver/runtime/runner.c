@@ -40,6 +40,15 @@ failed:
     return NULL;
 }
 
+/* A launch that failed has left them. */
+static void places_forget(struct sgp_runner *runner)
+{
+    runner->waits = false;
+    for (uint32_t i = 0; i < runner->nr_teams; i++) {
+        runner->teams[i]->multiprocessor = SGP_NO_PLACE;
+    }
+}
+
 struct sgp_runner *sgp_runner_take(void)
 {
     struct sgp_runner *runner;
@@ -56,7 +65,7 @@ struct sgp_runner *sgp_runner_take(void)
     }
     pthread_mutex_unlock(&lanes_lock);
     if (runner) {
-        runner->waits = false;
+        places_forget(runner);
     }
     return runner;
 }

@@ -23,7 +23,7 @@
 #include "kernel_abi.h"
 
 /* Launches of one process that run at once on a device, in a space. */
-#define SGP_NR_LANES 8
+#define SGP_NR_STANDS 8
 
 struct sgp_grid;
 
@@ -48,7 +48,7 @@ struct sgp_grid {
     bool is_cooperative;   /* all blocks are resident together */
     uint64_t max_resident; /* blocks that the device holds at once */
     struct sgp_run *run;   /* in a space, else NULL; in the kernels' process it only says that there is one */
-    int lane;              /* which of those that this process runs at once on the device; 0 outside of spaces */
+    int stand;             /* which of those that this process runs at once on the device; 0 outside of spaces */
     /* the runtime's own */
     const struct sgp_services *services;
     const void *workspace;             /* what cooperative groups keep for the grid; NULL unless it is cooperative */
@@ -68,7 +68,7 @@ bool sgp_launch_area_map(int device);
 bool sgp_wall_is_missing(void);
 
 /* Runs a launch, in this process or behind the wall (view.h); CUDA_SUCCESS or what ended it. Without the lock, and one
- * launch of a device's lane at a time. */
+ * launch of a device's stand at a time. */
 CUresult sgp_launch_run(struct sgp_grid *grid);
 
 #endif

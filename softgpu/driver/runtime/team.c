@@ -49,6 +49,7 @@ struct sgp_team *sgp_team_new(struct sgp_runner *runner)
         return NULL;
     }
     team->runner = runner;
+    team->multiprocessor = SGP_NO_PLACE;
     team->shared_memory = sgp_reach_map(bytes, PROT_NONE, MAP_NORESERVE);
     if (!team->shared_memory) {
         free(team);
@@ -163,7 +164,6 @@ bool sgp_team_prepare(struct sgp_team *team, const struct sgp_grid *grid)
     uint32_t nr = grid->block_dim[0] * grid->block_dim[1] * grid->block_dim[2];
 
     team->kernel = grid->kernel;
-    team->multiprocessor = SGP_NO_PLACE;
     memset(team->barriers, 0, sizeof(team->barriers));
     for (uint32_t i = 0; i < nr; i++) {
         team->threads[i].team = team;

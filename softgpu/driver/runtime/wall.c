@@ -19,7 +19,7 @@
 #include "runtime/wall_records.h"
 #include "stream/queue.h"
 
-/* Of each device and lane, by the thread that has them. */
+/* Of each device and stand, by the thread that has them. */
 static struct insider {
     pid_t process; /* 0: none */
     int device;
@@ -27,7 +27,7 @@ static struct insider {
     struct sgp_view view;
     pthread_t keeper;
     sem_t is_begun, is_over;
-} insiders[SGP_MAX_DEVICES][SGP_NR_LANES];
+} insiders[SGP_MAX_DEVICES][SGP_NR_STANDS];
 
 /* How it ended. */
 static int insider_end(struct insider *insider)
@@ -182,7 +182,7 @@ static bool serve(const struct insider *insider, struct sgp_grid *grid, CUresult
 static CUresult run_behind(struct sgp_grid *grid)
 {
     int device = grid->context->device->ordinal, status = 0;
-    struct insider *insider = &insiders[device][grid->lane];
+    struct insider *insider = &insiders[device][grid->stand];
     CUresult result = CUDA_SUCCESS;
     bool is_well = launch_give(insider, grid, device) && serve(insider, grid, &result);
 
