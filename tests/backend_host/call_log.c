@@ -1,6 +1,7 @@
 /*
  * A device library that passes every call on to the one it is linked against, and writes down in a file those that put
- * work in order: a line for each, with handles in hexadecimal. Built by test_worker_lanes.py.
+ * work in order: a line for each, with handles in hexadecimal, and where a persistent variant counts. Built by
+ * call_log.py.
  *
  * FAIRGV_CALL_LOG: the file. FAIRGV_CALL_LOG_NO_STREAMS: streams with a priority are CUDA_ERROR_OUT_OF_MEMORY.
  */
@@ -9,8 +10,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda_api/types.h"
+#include "cuda_api/variants.h"
 
 static int file = -1;
 
@@ -60,4 +63,14 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     __typeof__(cuStreamDestroy_v2) *next = dlsym(RTLD_NEXT, "cuStreamDestroy_v2");
     dprintf(file, "destroy %lx 0\n", (unsigned long)hStream);
     return next(hStream);
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+    __typeof__(cuLibraryGetGlobal) *next = dlsym(RTLD_NEXT, "cuLibraryGetGlobal");
+    CUresult result = next(dptr, bytes, library, name);
+    if (result == CUDA_SUCCESS && strcmp(name, FGV_PERSISTENT_STATE_NAME) == 0) {
+        dprintf(file, "state %lx 0\n", (unsigned long)*dptr);
+    }
+    return result;
 }

@@ -61,7 +61,7 @@ void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns)
     clock_ns += timeout_ns + oversleep_ns;
 }
 
-bool fgw_parts_can_stop(const struct fgw_worker *at)
+bool fgw_persistent_can_stop(const struct fgw_worker *at)
 {
     (void)at;
     return false;

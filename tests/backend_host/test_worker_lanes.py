@@ -1,13 +1,12 @@
 """Parts of a launch beside each other: which streams of the device library they go on, and what comes before and behind them."""
 
 import struct
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.backend_host.call_log import Call, Logged, build_call_log
 from tests.backend_host.test_worker_parts import (
     BOXES,
     BROKEN,
@@ -18,8 +17,8 @@ from tests.backend_host.test_worker_parts import (
     Kernels,
     expected,
 )
-from tests.backend_host.worker_guest import EVENT, PRIMARY, ROOT, STREAM, make_region
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served
+from tests.backend_host.worker_guest import EVENT, PRIMARY, STREAM, make_region
+from tests.backend_host.worker_harness import Host, Served
 from tests.end_to_end.host import wait_until
 
 NR_BLOCKS = 48
@@ -33,47 +32,13 @@ URGENT = 3
 VALUE = 7
 
 
-@dataclass(frozen=True)
-class Call:
-    """One that puts work in order: create, launch, record, wait or destroy.
-
-    `detail`: the event, the blocks of a row, or the priority, negated.
-    """
-
-    name: str
-    stream: int
-    detail: int
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("call_log") / "libcuda_logged.so"
-    source = Path(__file__).with_name("call_log.c")
-    include = ROOT / "cuda_api" / "include"
-    command = ["cc", "-shared", "-fPIC", f"-I{include}", str(source), "-Wl,--no-as-needed", str(SOFTGPU)]
-    subprocess.run([*command, f"-Wl,-rpath,{SOFTGPU.parent}", "-o", str(built)], check=True)
-    return built
+    return build_call_log(tmp_path_factory.mktemp("call_log"))
 
 
-class Logged(Kernels):
-    """A guest whose worker's calls can be read."""
-
-    def __init__(self, served: Served, log: Path) -> None:
-        super().__init__(served)
-        self._log, self._nr_seen = log, 0
-        self.wait()
-
-    def calls(self) -> list[Call]:
-        """Since it was last asked."""
-        lines = self._log.read_text().splitlines()
-        fresh, self._nr_seen = lines[self._nr_seen :], len(lines)
-        fields = (line.split() for line in fresh)
-        return [Call(name, int(stream, 16), int(detail, 16)) for name, stream, detail in fields]
-
-    def wait(self) -> list[Call]:
-        """Until all is done; the calls until then."""
-        self.guest.ok("cuCtxSynchronize")
-        return self.calls()
+class Streams(Logged):
+    """One that makes streams, and waits on them."""
 
     def create(self, stream: int, flags: int = NON_BLOCKING, urgency: int = 0) -> int:
         """The device library's stream."""
@@ -106,12 +71,12 @@ def settings() -> dict[str, int]:
 
 
 @pytest.fixture
-def logged(library: Path, tmp_path: Path, environment: dict[str, str], settings: dict[str, int]) -> Iterator[Logged]:
+def logged(library: Path, tmp_path: Path, environment: dict[str, str], settings: dict[str, int]) -> Iterator[Streams]:
     log = tmp_path / "calls"
     host = Host(library, {"FAIRGV_CALL_LOG": str(log), **environment}, shared=[tmp_path])
     try:
         with make_region() as region:
-            yield Logged(Served(host, region, slicing=settings), log)
+            yield Streams(Served(host, region, slicing=settings), log)
     finally:
         host.close()
 
@@ -134,7 +99,7 @@ def index_of(calls: list[Call], name: str, stream: int) -> int:
 
 
 @pytest.mark.parametrize(("flags", "urgency"), [(None, 0), (BLOCKING, 0), (NON_BLOCKING, URGENT)])
-def test_every_other_part_goes_in_a_lane(logged: Logged, flags: int | None, urgency: int) -> None:
+def test_every_other_part_goes_in_a_lane(logged: Streams, flags: int | None, urgency: int) -> None:
     number = LEGACY if flags is None else STREAM
     stream = 0 if flags is None else logged.create(STREAM, flags, urgency)
     logged.count(NR_BLOCKS, stream=number)
@@ -144,7 +109,7 @@ def test_every_other_part_goes_in_a_lane(logged: Logged, flags: int | None, urge
     assert logged.words(NR_BLOCKS, stream=number) == expected(nr_blocks=NR_BLOCKS)
 
 
-def test_the_lane_begins_behind_what_stood_before_and_is_waited_for(logged: Logged) -> None:
+def test_the_lane_begins_behind_what_stood_before_and_is_waited_for(logged: Streams) -> None:
     stream = logged.create(STREAM)
     logged.count(NR_BLOCKS, stream=STREAM)
     calls = logged.wait()
@@ -159,7 +124,7 @@ def test_the_lane_begins_behind_what_stood_before_and_is_waited_for(logged: Logg
     assert [call.name for call in calls if call.stream == lane].count("wait") == 1, "once for the launch"
 
 
-def test_what_stood_before_ends_before_any_part(logged: Logged) -> None:
+def test_what_stood_before_ends_before_any_part(logged: Streams) -> None:
     logged.create(STREAM)
     logged.create(OTHER)
     logged.learn()
@@ -172,7 +137,7 @@ def test_what_stood_before_ends_before_any_part(logged: Logged) -> None:
     assert len(set(launches(logged.calls()))) == 3, "the lane among them"
 
 
-def test_constants_are_filled_before_any_part(logged: Logged) -> None:
+def test_constants_are_filled_before_any_part(logged: Streams) -> None:
     logged.create(STREAM)
     for value in (3, 4):
         logged.guest.to_device(logged.variable(b"factor"), struct.pack("<I", value), STREAM)
@@ -181,7 +146,7 @@ def test_constants_are_filled_before_any_part(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize("flags", [BLOCKING, NON_BLOCKING])
-def test_what_comes_behind_finds_all_parts_done(logged: Logged, flags: int) -> None:
+def test_what_comes_behind_finds_all_parts_done(logged: Streams, flags: int) -> None:
     """In its stream, in the legacy stream if it blocks with that, and in another one behind an event."""
     logged.create(STREAM, flags)
     logged.create(OTHER)
@@ -193,7 +158,7 @@ def test_what_comes_behind_finds_all_parts_done(logged: Logged, flags: int) -> N
         assert logged.words(NR_BLOCKS, stream=then) == expected(nr_blocks=NR_BLOCKS)
 
 
-def test_the_legacy_streams_order(logged: Logged) -> None:
+def test_the_legacy_streams_order(logged: Streams) -> None:
     """Parts beside it come behind a blocking stream's work, and before that stream's next."""
     logged.create(STREAM, BLOCKING)
     logged.learn()
@@ -203,7 +168,7 @@ def test_the_legacy_streams_order(logged: Logged) -> None:
     assert logged.words(NR_BLOCKS, stream=STREAM) == expected(nr_blocks=NR_BLOCKS)
 
 
-def test_a_lane_is_made_once_for_each_priority(logged: Logged) -> None:
+def test_a_lane_is_made_once_for_each_priority(logged: Streams) -> None:
     streams = [logged.create(STREAM), logged.create(OTHER, urgency=URGENT)]
     calls: list[Call] = []
     for _ in range(2):
@@ -217,7 +182,7 @@ def test_a_lane_is_made_once_for_each_priority(logged: Logged) -> None:
     assert launches(calls) == [stream for pair in pairs * 2 for stream in pair * (NR_PARTS // 2)]
 
 
-def test_launches_on_two_streams_one_after_the_other(logged: Logged) -> None:
+def test_launches_on_two_streams_one_after_the_other(logged: Streams) -> None:
     """The second may find the lane in use, and takes it when that has run dry."""
     streams = [logged.create(STREAM), logged.create(OTHER)]
     logged.count(NR_BLOCKS, LONG_NS, STREAM)
@@ -232,7 +197,7 @@ def test_launches_on_two_streams_one_after_the_other(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize("settings", [{**BOXES, "least_blocks": NR_BLOCKS}])
-def test_a_launch_of_one_part_needs_none(logged: Logged) -> None:
+def test_a_launch_of_one_part_needs_none(logged: Streams) -> None:
     logged.count(NR_BLOCKS)
     calls = logged.wait()
     assert launches(calls) == [0]
@@ -241,21 +206,21 @@ def test_a_launch_of_one_part_needs_none(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize("settings", [PERSISTENT])
-def test_a_persistent_kernel_stays_in_its_stream(logged: Logged) -> None:
+def test_a_persistent_kernel_stays_in_its_stream(logged: Streams) -> None:
     stream = logged.create(STREAM)
     logged.count(NR_BLOCKS, stream=STREAM)
     assert set(launches(logged.wait())) == {stream}
 
 
 @pytest.mark.parametrize("environment", [{"FAIRGV_CALL_LOG_NO_STREAMS": "1"}])
-def test_without_streams_to_be_had_all_parts_go_one_after_the_other(logged: Logged) -> None:
+def test_without_streams_to_be_had_all_parts_go_one_after_the_other(logged: Streams) -> None:
     logged.count(NR_BLOCKS)
     assert launches(logged.wait()) == [0] * NR_PARTS
     assert logged.words(NR_BLOCKS) == expected(nr_blocks=NR_BLOCKS)
     assert logged.reading().nr_parts == NR_PARTS
 
 
-def test_a_fault_in_the_lane_is_the_launchs(logged: Logged) -> None:
+def test_a_fault_in_the_lane_is_the_launchs(logged: Streams) -> None:
     stream = logged.create(STREAM)
     logged.guest.launch(BROKEN, struct.pack("<Q", logged.address), grid=24, stream=STREAM)
     assert logged.guest.call("cuStreamSynchronize", hStream=STREAM).result == ILLEGAL_ADDRESS
@@ -269,7 +234,7 @@ def test_a_fault_in_the_lane_is_the_launchs(logged: Logged) -> None:
     assert logged.served.worker.ended() == {"ended": "the client closed"}
 
 
-def test_a_stream_that_is_destroyed_meanwhile(logged: Logged) -> None:
+def test_a_stream_that_is_destroyed_meanwhile(logged: Streams) -> None:
     stream = logged.create(STREAM)
     logged.count(NR_BLOCKS, LONG_NS, STREAM)
     logged.guest.cast_off("cuStreamDestroy_v2", hStream=STREAM)
@@ -279,14 +244,14 @@ def test_a_stream_that_is_destroyed_meanwhile(logged: Logged) -> None:
     assert logged.words(NR_BLOCKS) == expected(nr_blocks=NR_BLOCKS)
 
 
-def test_a_lane_goes_with_its_context(logged: Logged) -> None:
+def test_a_lane_goes_with_its_context(logged: Streams) -> None:
     logged.count(NR_BLOCKS, LONG_NS)
     logged.guest.ok("context_destroy", handle=PRIMARY)
     calls = logged.calls()
     assert [call.stream for call in calls if call.name == "destroy"] == [created(calls)]
 
 
-def test_what_is_in_the_lane_is_charged(logged: Logged) -> None:
+def test_what_is_in_the_lane_is_charged(logged: Streams) -> None:
     """The device runs one part after the other here, and each of them as long as a block at least."""
     logged.count(NR_BLOCKS)
     logged.wait()
@@ -296,7 +261,7 @@ def test_what_is_in_the_lane_is_charged(logged: Logged) -> None:
     assert logged.served.gpu_ns() - before_ns >= LONG_NS * NR_PARTS * 3 // 4
 
 
-def test_the_gpu_is_handed_over_between_parts_in_both(logged: Logged) -> None:
+def test_the_gpu_is_handed_over_between_parts_in_both(logged: Streams) -> None:
     """The other vGPU's kernel comes in the middle; afterwards parts go on where they were, and end as one launch."""
     logged.learn()
     stream = logged.create(STREAM)

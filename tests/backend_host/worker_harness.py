@@ -191,8 +191,12 @@ class Served:
         self.host, self.region = host, region
         self.vgpu = host.control.vgpu_take(quota_bytes)
         self.guest = Guest(region, address=address)
-        self.worker: Worker = host.start(region, 0, self.vgpu, **changes)
+        self.worker: Worker = host.start(region, 0, self.vgpu, **self.told(changes))
         assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
+
+    def told(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """What the worker is told beside what all are, once there is a guest."""
+        return changes
 
     def primary(self) -> Guest:
         self.guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)

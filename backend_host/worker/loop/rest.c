@@ -20,7 +20,7 @@
 #include "page/motion.h"
 #include "page/outlook.h"
 #include "page/room.h"
-#include "parts/parts.h"
+#include "parts/persistent.h"
 #include "parts/state.h"
 #include "track/due.h"
 #include "track/state.h"
@@ -103,14 +103,14 @@ static uint64_t watch_ns(const struct fgw_worker *worker)
 /* A kernel is on the device that can be told to stop, or asked to give way. */
 static bool can_stop(const struct fgw_worker *worker)
 {
-    return fgw_parts_can_stop(worker) || fgw_yield_can_ask(worker);
+    return fgw_persistent_can_stop(worker) || fgw_yield_can_ask(worker);
 }
 
 /* It was told so a moment ago. */
 static bool is_stopping(const struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t watch_most_ns = worker->loop->watch_most_ns;
-    return (fgw_parts_can_stop(worker) && now_ns < worker->slicing->parts.stopped_ns + watch_most_ns) ||
+    return (fgw_persistent_can_stop(worker) && now_ns < worker->slicing->parts.stopped_ns + watch_most_ns) ||
            now_ns < worker->turn->yields.asked_ns + watch_most_ns;
 }
 

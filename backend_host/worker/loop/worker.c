@@ -47,7 +47,9 @@
 #include "page/layout.h"
 #include "page/outlook.h"
 #include "page/room.h"
+#include "parts/making.h"
 #include "parts/parts.h"
+#include "parts/persistent.h"
 #include "parts/state.h"
 #include "track/state.h"
 #include "track/sync.h"
@@ -84,7 +86,7 @@ static const struct fgw_track_listener track_listener = {
 
 static const struct fgw_turn_above turn_above = {
     .is_in_parts = fgw_parts_is_one,
-    .stop = fgw_parts_stop_once,
+    .stop = fgw_persistent_stop_once,
     .rouse = fgw_waiters_rouse,
 };
 
@@ -291,7 +293,8 @@ static void loop(struct fgw_worker *worker)
         }
         is_news |= swap(worker, now_ns);
         fgw_turn_poll(worker, now_ns);
-        fgw_parts_poll(worker);
+        fgw_makings_poll(worker);
+        fgw_persistent_poll(worker);
         fgw_yield_poll(worker);
         fgw_round_poll(worker, now_ns);
         look_around(worker, now_ns);
@@ -318,7 +321,7 @@ static void take_down(struct fgw_worker *worker)
     alarm(END_SECONDS);
     fgw_client_announce(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
     fgw_replay_end(worker);
-    fgw_parts_stop(worker);
+    fgw_persistent_stop(worker);
     fgw_yield_ask(worker);
     fgw_round_end(worker);
     fgw_waiters_drop(worker);

@@ -12,14 +12,7 @@ enum fgw_parts_state fgw_parts_submit(struct fgw_worker *worker, const struct fg
 bool fgw_parts_are_stuck(const struct fgw_worker *worker);
 /* Whether this is a look at the stream of the launch that goes in parts, or will: its work is not done. */
 bool fgw_parts_answers(const struct fgw_worker *worker, const struct fgw_request *request);
-/* Whether a persistent kernel is on the device. */
-bool fgw_parts_can_stop(const struct fgw_worker *worker);
-/* Tells it to stop, if there is one. */
-void fgw_parts_stop(struct fgw_worker *worker);
-/* As struct fgw_turn_above has them. */
+/* As struct fgw_turn_above has it. */
 bool fgw_parts_is_one(const struct fgw_worker *worker);
-uint64_t fgw_parts_stop_once(struct fgw_worker *worker);
-/* Tells a persistent kernel to stop when the turn is over, and has variants go on being made. */
-void fgw_parts_poll(struct fgw_worker *worker);
 
 #endif

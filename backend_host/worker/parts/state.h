@@ -28,6 +28,9 @@ struct fgw_slicing_settings {
     uint64_t least_blocks;      /* of a part */
     uint64_t part_ns;           /* of a part, if it has so many blocks; 0: parts have as few blocks as may be */
     uint64_t run_blocks;        /* tests set it: after so many a persistent kernel stops by itself; 0: when told to */
+    uint64_t take_back_ns;      /* tests set it: so often places that came free are taken back; 0: when told to */
+    uint64_t split_address;     /* of the split word, as kernels load it; 0: there is none */
+    uint32_t shares_device;     /* not 0: what the device does not take at once goes persistently, whatever the mode */
 };
 
 /* The variant that is wanted. */
@@ -89,6 +92,12 @@ struct fgw_parts {
     bool was_in_lane;      /* the last part */
     uint64_t stopped_ns;   /* a persistent kernel was first told to stop, 0: it was not */
     uint64_t told_ns;      /* and last */
+    uint32_t most_each;    /* its blocks that fit a multiprocessor */
+    bool is_forked;        /* the lane may be entered beside it */
+    bool gave_way;         /* it ended with numbers left, and nobody had told it to */
+    bool wants_back;       /* blocks that gave way are to come back */
+    uint64_t wanted_ns;    /* since when, or when that was last so */
+    uint64_t looked_ns;    /* when the split was last looked at because it was kept out */
     struct fgw_part in_flight[FGW_MAX_PARTS_IN_FLIGHT];
     uint32_t nr_in_flight;
     uint64_t done_ns; /* when a part was last seen to end */

@@ -1,6 +1,10 @@
 /*
  * Which launches go in parts: what is asked of a launch and of its kernel's variant before the first.
  *
+ * Large ones, by the operator's settings. A worker that shares the device with another's work at the same time has all
+ * its launches go persistently that the device does not take at once, as blocks that have begun keep their places. One
+ * of a kernel that cannot, and that is not large, goes as it would otherwise.
+ *
  * A variant that was made is taken into the context by the next launch of its kernel, and for that the driver waits for
  * all that runs. The program might have to do something before it ends, and nobody would listen. So the launch waits
  * in the backlog until all that is on the device has ended; when nothing ends for a second it goes whole.
@@ -15,6 +19,7 @@
 #include "parts/grid.h"
 #include "parts/launch.h"
 #include "parts/parts.h"
+#include "parts/persistent.h"
 #include "parts/state.h"
 #include "parts/variant.h"
 #include "track/state.h"
@@ -54,7 +59,8 @@ static bool can_persist(const struct fgw_worker *worker, uint64_t nr_blocks)
 {
     const struct fgv_driver *driver = &worker->driver;
     return nr_blocks < UINT32_MAX && driver->cuStreamWriteValue64_v2 && driver->cuMemcpyDtoHAsync_v2 &&
-           driver->cuOccupancyMaxActiveBlocksPerMultiprocessor && driver->cuStreamCreate;
+           driver->cuMemsetD32Async && driver->cuEventQuery && driver->cuOccupancyMaxActiveBlocksPerMultiprocessor &&
+           driver->cuStreamCreate;
 }
 
 /* What the program asked of the kernel counts for the variant, too. */
@@ -103,14 +109,9 @@ static enum fgv_whole judge(struct fgw_worker *worker, const struct fgw_launch *
     return why;
 }
 
-static enum fgv_whole begin(struct fgw_worker *worker, const struct fgw_launch *launch, uint64_t nr_blocks,
-                            uint64_t stream)
+static enum fgv_whole begin(struct fgw_worker *worker, const struct fgw_launch *launch, struct fgw_variant *variant,
+                            uint64_t nr_blocks, uint64_t stream)
 {
-    enum fgv_whole why = FGV_WHOLE_NOT;
-    struct fgw_variant *variant = fgw_variant_of(worker, &launch->handle, launch->kernel, &why);
-    if (!variant) {
-        return why;
-    }
     if (!copy_attributes(worker, &launch->handle, variant) ||
         (variant->mode == FGW_SLICING_PERSISTENT && !can_persist(worker, nr_blocks))) {
         return FGV_WHOLE_NOT_LAUNCHED;
@@ -126,6 +127,26 @@ static enum fgv_whole begin(struct fgw_worker *worker, const struct fgw_launch *
     return FGV_WHOLE_NOT;
 }
 
+/* Larger than what the operator lets go at once. */
+static bool is_large(const struct fgw_worker *worker, uint64_t nr_blocks)
+{
+    const struct fgw_slicing_settings *settings = &worker->slicing->settings;
+    return settings->mode != FGW_SLICING_OFF && nr_blocks > settings->threshold_blocks;
+}
+
+/* Of a worker that shares the device: one that may have more blocks than are there at once. */
+static bool may_exceed_device(const struct fgw_worker *worker, uint64_t nr_blocks)
+{
+    return worker->slicing->settings.shares_device != 0 && nr_blocks > fgw_multiprocessors(worker) &&
+           worker->driver.cuOccupancyMaxActiveBlocksPerMultiprocessor;
+}
+
+static bool exceeds_device(const struct fgw_worker *worker, const struct fgw_launch *launch, uint64_t nr_blocks)
+{
+    return nr_blocks >
+           (uint64_t)fgw_multiprocessors(worker) * fgw_resident_each(worker, &launch->config, launch->handle.native);
+}
+
 /* Whether a device takes it whole: a part of one that none takes might be taken. */
 static bool is_a_grid(const uint32_t grid[3])
 {
@@ -138,10 +159,13 @@ enum fgw_parts_state fgw_parts_take(struct fgw_worker *worker, const struct fgw_
     uint64_t nr_blocks = fgw_grid_nr_blocks(fixed->grid);
     struct fgw_launch launch;
     worker->slicing->parts.is_awaited = false;
-    if (worker->slicing->settings.mode == FGW_SLICING_OFF || nr_blocks <= worker->slicing->settings.threshold_blocks ||
-        !is_a_grid(fixed->grid) || !worker->current || worker->current->fault != CUDA_SUCCESS ||
-        fgw_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
+    const bool goes_anyhow = is_large(worker, nr_blocks);
+    if (!(goes_anyhow || may_exceed_device(worker, nr_blocks)) || !is_a_grid(fixed->grid) || !worker->current ||
+        worker->current->fault != CUDA_SUCCESS || fgw_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
         return FGW_PARTS_WHOLE; /* the handler says what is wrong with it */
+    }
+    if (!goes_anyhow && !exceeds_device(worker, &launch, nr_blocks)) {
+        return FGW_PARTS_WHOLE;
     }
     enum fgv_whole why = runs ? judge(worker, &launch) : FGV_WHOLE_GRAPH;
     if (why == FGV_WHOLE_NOT && must_wait(worker, &launch)) {
@@ -149,15 +173,20 @@ enum fgw_parts_state fgw_parts_take(struct fgw_worker *worker, const struct fgw_
             .is_awaited = true, .context = (uint32_t)worker->current->handle, .stream = fixed->stream};
         return FGW_PARTS_MORE;
     }
-    if (why == FGV_WHOLE_NOT) {
-        why = begin(worker, &launch, nr_blocks, fixed->stream);
+    struct fgw_variant *variant =
+        why == FGV_WHOLE_NOT ? fgw_variant_of(worker, &launch.handle, launch.kernel, &why) : NULL;
+    const bool is_for_this = variant && (goes_anyhow || variant->mode == FGW_SLICING_PERSISTENT);
+    if (is_for_this) {
+        why = begin(worker, &launch, variant, nr_blocks, fixed->stream);
     }
-    if (why == FGV_WHOLE_NOT) {
+    if (is_for_this && why == FGV_WHOLE_NOT) {
         return FGW_PARTS_TAKEN;
     }
     if (runs && !fgw_grant_has(&worker->grantee)) {
         return FGW_PARTS_MORE; /* the grant was given back to make a variant, and there is none: in its next turn */
     }
-    fgw_count_whole(worker, why);
+    if (why != FGV_WHOLE_NOT) {
+        fgw_count_whole(worker, why);
+    }
     return FGW_PARTS_WHOLE;
 }

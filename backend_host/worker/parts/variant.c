@@ -33,9 +33,15 @@ void fgw_worker_set_slicing(struct fgw_worker *worker, const struct fgw_slicing_
     worker->slicing->maker = *maker;
 }
 
+static bool makes_variants(const struct fgw_worker *worker)
+{
+    const struct fgw_slicing_settings *settings = &worker->slicing->settings;
+    return settings->mode != FGW_SLICING_OFF || settings->shares_device != 0;
+}
+
 void fgw_image_keep(struct fgw_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes)
 {
-    if (worker->slicing->settings.mode != FGW_SLICING_OFF) {
+    if (makes_variants(worker)) {
         uint64_t begun_ns = fgw_clock_ns();
         worker->slicing->maker.keep(owner_kind, owner, image, bytes);
         fgw_count(&worker->slot->variant_ns, fgw_clock_ns() - begun_ns);
@@ -44,7 +50,7 @@ void fgw_image_keep(struct fgw_worker *worker, uint32_t owner_kind, uint64_t own
 
 void fgw_image_forget(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    if (worker->slicing->settings.mode != FGW_SLICING_OFF) {
+    if (makes_variants(worker)) {
         worker->slicing->maker.forget(handle->kind, handle->number);
     }
 }
@@ -147,11 +153,13 @@ static bool load(struct fgw_worker *worker, const struct fgw_handle *owner, stru
 /* Begins making one. */
 static struct fgw_making *begin(struct fgw_worker *worker, const struct fgw_handle *handle, enum fgv_whole *why)
 {
+    const struct fgw_slicing_settings *settings = &worker->slicing->settings;
     const struct fgw_handle owner = owner_of(worker, handle);
     const struct fgw_variant_wish wish = {.owner_kind = owner.kind,
                                           .owner = owner.number,
                                           .kernel = name_of(worker, handle),
-                                          .mode = worker->slicing->settings.mode,
+                                          .mode =
+                                              settings->shares_device != 0 ? FGW_SLICING_PERSISTENT : settings->mode,
                                           .capability = (int32_t)fgw_capability_of(worker)};
     *why = FGV_WHOLE_NO_PTX;
     return wish.kernel && (owner.kind == FGV_HANDLE_MODULE || owner.kind == FGV_HANDLE_LIBRARY)
