@@ -1,20 +1,27 @@
 """Critical work beside the turns of its space, and in turns where its space does not have the device."""
 
 import contextlib
+import os
+import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from backend_host.device.readings import WorkerReading
+from backend_host.space.own_client import OwnClient
 from tests.backend_host.test_space_page import BEST_EFFORT, CRITICAL, FAIR, split
-from tests.backend_host.test_worker_order import NS_PER_S, Kernels
+from tests.backend_host.test_worker_order import LATE, NS_PER_S, Kernels
 from tests.backend_host.worker_guest import make_region
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served, tenant_of
 from tests.end_to_end.host import wait_until
 
 ENDLESS_NS = 3600 * NS_PER_S
 NOT_READY = 600
+WHOLE = 0xFFFFFFFF
+BOXES = {"mode": 1, "waits_for_variant": 1, "threshold_blocks": 360_000, "least_blocks": 1500, "part_ns": 200_000}
+"""Large launches in boxes, as the daemon has it unless told otherwise."""
 
 
 @dataclass
@@ -46,21 +53,31 @@ Make = Callable[[int, int], One]
 
 
 @pytest.fixture
-def make() -> Iterator[Make]:
-    """A vGPU of this class in the space with this number. All their workers are of one of the device's."""
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """A vGPU of this class in the space with this number. Their workers are of one of the device's, and share its page if told so."""
     with contextlib.ExitStack() as stack:
         host = stack.enter_context(contextlib.closing(Host(SOFTGPU, {"FAIRGV_SOFTGPU_SPACE": "tests"})))
+        changes: dict[str, Any] = {}
+        if getattr(request, "param", "") == "page":
+            client = OwnClient(replace(host.worker_start, tenant=tenant_of(0)))
+            stack.callback(client.end)
+            page = client.make()
+            stack.callback(os.close, page)
+            changes = {"bells": [page], "space": {}, "slicing": BOXES}
 
         def one(class_number: int, space: int) -> One:
-            served = Served(host, stack.enter_context(make_region()))
-            host.control.set_class(served.vgpu, class_number, space)
+            served = Served(host, stack.enter_context(make_region()), prepare=prepare(class_number, space), **changes)
             return One(served, Kernels(served.primary()))
+
+        def prepare(class_number: int, space: int) -> Callable[[int], None]:
+            return lambda vgpu: host.control.set_class(vgpu, class_number, space)
 
         yield one
 
 
 def test_a_critical_kernel_ends_while_an_endless_one_of_its_space_goes_on(make: Make) -> None:
     best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    wait_until(lambda: critical.reading().phase == "out", "its first turn is over, and charged")
     in_turns_ns = critical.served.gpu_ns()
     assert critical.reading().out_of_turn_ns == 0
     best.begin_endless()
@@ -122,3 +139,26 @@ def test_a_critical_one_that_is_killed_leaves_best_effort_as_it_was(make: Make) 
     another = make(CRITICAL, 1)
     another.runs(3)
     assert best.is_at_work()
+
+
+GRID, BLOCK_NS = 4096, 200_000
+"""Eight times as many blocks as the device has places."""
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+@pytest.mark.parametrize("asked", [split(3, 1), split(8, 32), split(16, 32)], ids=["a little", "half", "all"])
+def test_best_effort_makes_room_for_rounds_and_takes_it_back(make: Make, asked: int) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control, slot = critical.served.host.control, critical.served.worker.slot
+    control.set_split(critical.served.vgpu, asked)
+    best.served.guest.launch(LATE, struct.pack("<QQI", best.kernels.address, BLOCK_NS, 7), grid=GRID)
+    wait_until(lambda: best.reading().nr_parts > 0, "it goes persistently")
+    before = control.rounds(slot)[0]
+    for value in range(1, 61):
+        critical.kernels.late(value, ns=1)
+        assert critical.served.guest.call("cuCtxSynchronize").result == 0
+    wait_until(lambda: control.rounds(slot)[0] == before + 60, "one for each kernel")
+    splits = {each.split for each in control.rounds(slot)[1]}
+    assert splits == {asked, WHOLE}, "one in fifty has all of the device"
+    assert best.kernels.value() == 7, "all of its blocks have run"
+    assert best.reading().nr_sliced == 1

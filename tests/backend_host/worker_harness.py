@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -185,11 +185,20 @@ class Served:
     """A guest with its worker."""
 
     def __init__(
-        self, host: Host, region: Region, quota_bytes: int = 0, *, address: int = Guest.ADDRESS, **changes: Any
+        self,
+        host: Host,
+        region: Region,
+        quota_bytes: int = 0,
+        *,
+        address: int = Guest.ADDRESS,
+        prepare: Callable[[int], None] = lambda _: None,
+        **changes: Any,
     ) -> None:
-        """`address`: of the region in the guest; `changes`: of what the worker is told."""
+        """`address`: of the region in the guest; `prepare`: what the daemon decides before the worker begins; `changes`: of what the
+        worker is told."""
         self.host, self.region = host, region
         self.vgpu = host.control.vgpu_take(quota_bytes)
+        prepare(self.vgpu)
         self.guest = Guest(region, address=address)
         self.worker: Worker = host.start(region, 0, self.vgpu, **self.told(changes))
         assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY

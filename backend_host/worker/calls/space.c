@@ -3,6 +3,7 @@
 
 #include "client/state.h"
 #include "page/space.h"
+#include "parts/persistent.h"
 #include "turn/round.h"
 
 static bool has_calls(const struct fgw_worker *worker)
@@ -69,6 +70,12 @@ int fgw_space_attach(struct fgw_worker *worker, int fd)
     }
     result = map(worker, native, bytes, &address);
     worker->driver.cuMemRelease(native); /* it lasts for as long as it is mapped */
+    if (result != CUDA_SUCCESS) {
+        return (int)result;
+    }
     fgw_round_know_word(worker, address);
+    if (fgw_space_is_best_effort(&worker->grantee)) {
+        fgw_persistent_share(worker, address);
+    }
     return (int)result;
 }

@@ -12,12 +12,13 @@
 #ifndef BACKEND_HOST_SPACE_H
 #define BACKEND_HOST_SPACE_H
 
+#include "cuda_api/variants.h"
 #include "page/grantee.h"
 
-/* A split is a word: n in its low 16 bits, k in its high 16. 0: best effort has all. This one asks for all of the
- * device, whatever it has. */
+/* Of a split word. This one asks for all of the device, whatever it has. */
 #define FGW_SPLIT_WHOLE    UINT32_MAX
-#define FGW_SPLIT_N(split) ((split) & 0xffffu)
+#define FGW_SPLIT_N(split) ((split) & ((UINT32_C(1) << FGV_SPLIT_K_SHIFT) - 1))
+#define FGW_SPLIT_K(split) ((split) >> FGV_SPLIT_K_SHIFT)
 
 /* A part of some time: `of` in `in`. */
 struct fgw_fraction {

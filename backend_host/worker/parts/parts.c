@@ -42,6 +42,7 @@
 #include "parts/variant.h"
 #include "track/state.h"
 #include "turn/queue.h"
+#include "turn/round.h"
 #include "turn/turn.h"
 
 #define FGW_LET_GO_NS UINT64_C(1000000000)
@@ -167,6 +168,7 @@ static CUresult submit_part(struct fgw_worker *worker, const struct fgw_service 
     if (result != CUDA_SUCCESS) {
         return result;
     }
+    fgw_round_submit(worker, stream, request);
     return worker->slicing->parts.variant->mode == FGW_SLICING_PERSISTENT
                ? fgw_persistent_submit(worker, service, stream, launch)
                : submit_box(worker, service, next_stream(worker, stream), launch);

@@ -26,6 +26,7 @@
 #include "cuda_api/variants.h"
 #include "page/bell.h"
 #include "page/outlook.h"
+#include "page/space.h"
 #include "parts/grid.h"
 #include "parts/lane.h"
 #include "parts/launch.h"
@@ -36,7 +37,6 @@
 #define FGW_STOP_AGAIN_NS UINT64_C(1000000)
 /* Who is kept out looks so often whether the split leaves a place: a copy each time. */
 #define FGW_LOOK_AGAIN_NS UINT64_C(100000)
-#define FGW_SPLIT_N_MASK  ((1u << FGV_SPLIT_K_SHIFT) - 1)
 
 #define NR_COUNTS (sizeof(((struct fgv_persistent_state *)NULL)->live) / sizeof(uint32_t))
 
@@ -94,7 +94,7 @@ static CUresult read_beside(struct fgw_worker *worker, void *to, CUdeviceptr fro
 /* How many blocks the split leaves on a multiprocessor. */
 static uint32_t most_on(uint32_t multiprocessor, uint32_t most_each, uint32_t split)
 {
-    const uint32_t fewer = multiprocessor < (split & FGW_SPLIT_N_MASK) ? split >> FGV_SPLIT_K_SHIFT : 0;
+    const uint32_t fewer = multiprocessor < FGW_SPLIT_N(split) ? FGW_SPLIT_K(split) : 0;
     return fewer < most_each ? most_each - fewer : 0;
 }
 
@@ -155,6 +155,21 @@ void fgw_persistent_take_back(struct fgw_worker *worker)
     struct fgw_parts *parts = &worker->slicing->parts;
     parts->wants_back = fgw_persistent_can_stop(worker) && parts->stopped_ns == 0 && has_split(worker);
     parts->wanted_ns = fgw_clock_ns();
+}
+
+void fgw_persistent_share(struct fgw_worker *worker, uint64_t split_address)
+{
+    worker->slicing->settings.split_address = split_address;
+    worker->slicing->settings.shares_device = 1;
+}
+
+/* The word asks for less than when it was last looked at. */
+static bool is_room_back(struct fgw_worker *worker)
+{
+    const uint32_t before = worker->slicing->seen_split;
+    const uint32_t split = fgw_space_standing_split(&worker->grantee);
+    worker->slicing->seen_split = split;
+    return FGW_SPLIT_N(split) < FGW_SPLIT_N(before) || FGW_SPLIT_K(split) < FGW_SPLIT_K(before);
 }
 
 /* ---------- to the device ---------- */
@@ -342,7 +357,8 @@ void fgw_persistent_poll(struct fgw_worker *worker)
     if (!fgw_persistent_can_stop(worker)) {
         return;
     }
-    if (take_back_ns != 0 && fgw_clock_ns() - parts->wanted_ns >= take_back_ns) {
+    if ((worker->slicing->settings.shares_device != 0 && is_room_back(worker)) ||
+        (take_back_ns != 0 && fgw_clock_ns() - parts->wanted_ns >= take_back_ns)) {
         fgw_persistent_take_back(worker);
     }
     if (fgw_grant_has(&worker->grantee)) {

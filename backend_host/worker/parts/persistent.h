@@ -25,6 +25,10 @@
  */
 void fgw_persistent_take_back(struct fgw_worker *worker);
 
+/* The worker is of best effort in a space, whose split word is at this address: what the device does not take at once
+ * goes persistently from now on. */
+void fgw_persistent_share(struct fgw_worker *worker, uint64_t split_address);
+
 /* Whether one is on the device. */
 bool fgw_persistent_can_stop(const struct fgw_worker *worker);
 /* Tells it to stop, if there is one. */
@@ -32,7 +36,7 @@ void fgw_persistent_stop(struct fgw_worker *worker);
 /* The same unless it was told before; since when it has been told to, 0: there is none. As struct fgw_turn_above has
  * it. */
 uint64_t fgw_persistent_stop_once(struct fgw_worker *worker);
-/* Tells it to stop when the turn is over. */
+/* Tells it to stop when the turn is over, and has it take back what the critical vGPU of its space no more asks for. */
 void fgw_persistent_poll(struct fgw_worker *worker);
 
 /* Whether more blocks of it may be submitted now. */

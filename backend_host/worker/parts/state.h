@@ -115,6 +115,7 @@ struct fgw_slicing {
     struct fgw_slicing_settings settings;
     struct fgw_variant_maker maker;
     struct fgw_parts parts;
+    uint32_t seen_split;                         /* that stood in the split word, by the word of who writes it */
     struct fgw_making *makings[FGW_MAX_MAKINGS]; /* those that somebody waits for */
     uint32_t nr_makings;
 };

@@ -95,6 +95,21 @@ void fgw_round_know_word(struct fgw_worker *worker, uint64_t address)
     worker->turn->rounds.word = address;
 }
 
+/* All of it has ended, as far as that has been seen. */
+static void end_if_over(struct fgw_worker *worker)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    const uint64_t end_ns = worker->track->last_finish_ns;
+    if (rounds->began_ns == 0 || fgw_nr_running(worker) != 0) {
+        return;
+    }
+    if (end_ns > rounds->began_ns) {
+        fgw_space_note_round(&worker->grantee, rounds->signature, rounds->asked, end_ns - rounds->began_ns);
+    }
+    rounds->ended_ns = end_ns > rounds->began_ns ? end_ns : rounds->began_ns;
+    rounds->began_ns = 0;
+}
+
 void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, const struct fgw_request *request)
 {
     struct fgw_rounds *rounds = &worker->turn->rounds;
@@ -102,6 +117,7 @@ void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, cons
         (worker->nr_captures != 0 && fgw_stream_is_captured(worker, stream))) {
         return;
     }
+    end_if_over(worker);
     if (rounds->began_ns == 0) {
         begin(worker, stream);
     }
@@ -137,15 +153,7 @@ static void take_back(struct fgw_worker *worker)
 
 void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns)
 {
-    struct fgw_rounds *rounds = &worker->turn->rounds;
-    if (rounds->began_ns != 0 && fgw_nr_running(worker) == 0) {
-        const uint64_t end_ns = worker->track->last_finish_ns;
-        if (end_ns > rounds->began_ns) {
-            fgw_space_note_round(&worker->grantee, rounds->signature, rounds->asked, end_ns - rounds->began_ns);
-        }
-        rounds->began_ns = 0;
-        rounds->ended_ns = now_ns;
-    }
+    end_if_over(worker);
     if (fgw_round_due_in_ns(worker, now_ns) == 0 && is_vgpu_idle(worker)) {
         take_back(worker);
     }
