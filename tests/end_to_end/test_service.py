@@ -7,7 +7,6 @@ import grp
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,10 +21,11 @@ from backend_host.config import PACKAGE_ROOT, load_as_said
 from backend_host.errors import FairGVError
 from backend_host.ipc import MAX_CONNECTIONS, Connection
 from backend_host.launching import start_in_background, wait_for_end
-from tests.children import running
+from tests.children import listening_manager, running
 from tests.end_to_end.host import PROGRAMS, WALLS, Host, own_device, stop_host, wait_until
 
 REGION_BYTES = 16 << 20
+HEARD_S = 120
 USER, OTHER, STRANGER = 70_001, 70_002, 70_003
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -417,9 +417,7 @@ def test_events_outlive_the_daemon(service: Service) -> None:
 def test_its_manager_hears_of_it(service: Service) -> None:
     """In the foreground, as a unit starts it; a reload by a signal, a stop by another."""
     notify = service.folder / "notify"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(notify))
-        manager.settimeout(120)
+    with listening_manager(notify) as words:
         command = ["--state-dir", str(service.state_dir), "start", "--foreground", "--device", "soft"]
         command += ["--config", str(service.file), *(f"--allow-missing-wall={wall}" for wall in WALLS.allow_missing)]
         environment = {**os.environ, **own_device(service.state_dir), "PYTHONPATH": str(PACKAGE_ROOT)}
@@ -428,11 +426,10 @@ def test_its_manager_hears_of_it(service: Service) -> None:
             stderr=subprocess.PIPE,
             env={**environment, "NOTIFY_SOCKET": str(notify), "WATCHDOG_USEC": "2000000"},
         ) as child:
-            heard = [manager.recv(4096).decode()]
-            while not heard[-1].startswith("READY=1"):
-                heard.append(manager.recv(4096).decode())
-            assert heard[-1].startswith("READY=1\nSTATUS=serves; device: ")
-            while manager.recv(4096) != b"WATCHDOG=1":
+            while not (word := words.get(timeout=HEARD_S)).startswith("READY=1"):
+                pass
+            assert word.startswith("READY=1\nSTATUS=serves; device: ")
+            while words.get(timeout=HEARD_S) != "WATCHDOG=1":
                 pass
             (service.kept / "new.toml").write_text(f"region_bytes = {REGION_BYTES}\n")
             child.send_signal(signal.SIGHUP)
@@ -442,9 +439,9 @@ def test_its_manager_hears_of_it(service: Service) -> None:
             assert child.stderr is not None
             assert any("the configuration is as it was" in line for line in iter(child.stderr.readline, ""))
             child.send_signal(signal.SIGTERM)
-            while not (word := manager.recv(4096)).startswith(b"STOPPING=1"):
+            while not (word := words.get(timeout=HEARD_S)).startswith("STOPPING=1"):
                 pass
-            assert b"leaves programs to the next daemon" in word, "it may be a restart"
+            assert "leaves programs to the next daemon" in word, "it may be a restart"
             child.communicate()
             assert child.returncode == 0
 
