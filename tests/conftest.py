@@ -38,6 +38,8 @@ LONGEST = [
     "endurance/test_endurance.py",
     "slicing/test_forced.py",
     "softgpu/test_driver_sanitized.py",
+    "gloop/test_files.py",
+    "test_gate.py",
 ]
 """Groups that begin, so that no process is left with one of them at the end: those of a minute or more, and what would come late."""
 
