@@ -46,6 +46,8 @@ class Verdict:
 
     load: float
     """95th percentile over the target."""
+    usual: float
+    """Median over the target."""
     slowdown: float
     """Median."""
     nr_rounds: int
@@ -120,7 +122,8 @@ class Feedback:
         nr_over = sum(load > 1 for load in self._loads)
         if len(self._loads) < NR_ROUNDS and nr_over <= NR_MORE:
             return None
-        return Verdict(sorted(self._loads)[-1 - NR_MORE], median(self._slowdowns), len(self._loads), nr_over)
+        loads = sorted(self._loads)
+        return Verdict(loads[-1 - NR_MORE], median(loads), median(self._slowdowns), len(loads), nr_over)
 
     def heard(self) -> None:
         """The next verdict is of other rounds."""

@@ -78,6 +78,7 @@ class _Run:
             Outcome(
                 split,
                 load=verdict.load,
+                usual=verdict.usual,
                 slowdown=verdict.slowdown,
                 progress=self.pair.surface[split].progress,
                 nr_rounds=verdict.nr_rounds,

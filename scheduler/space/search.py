@@ -23,8 +23,9 @@ from scheduler.space.surface import Surface
 
 LEAST_UTILISATION = 0.98
 """Of a split that is worth it. Turns reach 1; the rest is room for noise."""
-MARGIN = 0.98
-"""Of the target, which a split that is kept uses at most. The 95th percentile of 20 rounds is a guess: what just held it exceeds it soon."""
+SPARE = 0.5
+"""Of how much slower the slow rounds are than the usual ones, which a split that is kept leaves to the target. The 95th percentile of 20 rounds
+is a guess: what just held it exceeds it soon."""
 MOST_OVER = 0.05
 """Of a search's rounds."""
 NR_OVER = 2
@@ -44,6 +45,8 @@ class Outcome:
     split: Split
     load: float
     """What 95 of 100 rounds take at most, over what they may take: above 1 the target is missed."""
+    usual: float
+    """The same of the median round."""
     slowdown: float
     """Median time of a round over its time with all of the GPU."""
     progress: float
@@ -56,6 +59,11 @@ class Outcome:
     @property
     def holds(self) -> bool:
         return self.load <= 1
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it holds with something to spare."""
+        return self.load + SPARE * (self.load - self.usual) <= 1
 
     @property
     def utilisation(self) -> float:
@@ -152,7 +160,7 @@ class Walk(ABC):
 
     def best(self) -> Split:
         """The greatest progress of what was seen to hold the target and is worth it; (N, K) if there is none."""
-        able = [each for each in self.seen.values() if each.load <= MARGIN and each.utilisation >= LEAST_UTILISATION]
+        able = [each for each in self.seen.values() if each.is_safe and each.utilisation >= LEAST_UTILISATION]
         return max(able, key=lambda each: (each.progress, each.split)).split if able else self.given.grid.whole
 
     def tell(self, outcome: Outcome) -> None:

@@ -32,6 +32,7 @@ def outcome_of(point: Point, split: Split, target: float, now_ns: int, noise: fl
     return Outcome(
         split,
         load=load,
+        usual=point.slowdown_p50 * noise / target,
         slowdown=point.slowdown_p50 * noise,
         progress=point.progress,
         nr_rounds=NR_OVER if is_over else NR_ROUNDS,
