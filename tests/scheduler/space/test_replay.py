@@ -1,10 +1,12 @@
-"""Replays of surfaces that a model made: no figure here is of a device, and recorded ones may come out otherwise."""
+"""Replays of surfaces: of an H100's, which are committed, and of those that a model made, which has what no GPU has been found to have yet."""
 
 import random
+from pathlib import Path
 from statistics import quantiles
 
 import pytest
 
+from scheduler.space.command import TARGETS, predictions_of, read
 from scheduler.space.grid import Grid, Split
 from scheduler.space.predict import PREDICTORS
 from scheduler.space.recorded import Pair
@@ -16,7 +18,8 @@ from tests.scheduler.space.driving import flat
 from tests.scheduler.space.model import FAMILIES, micro_pairs, pairs
 
 H100, SMALL = Grid.of(132, 4, 8), Grid.of(16, 4, 3)
-TARGETS = (1.2, 1.5, 2.0)
+RECORDED = Path(__file__).resolve().parents[3] / "benchmarks" / "space"
+SURFACES, MICRO = RECORDED / "surfaces.json", RECORDED / "micro.json"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,31 @@ def test_climb_reaches_what_it_shall_on_every_family(climbs: list[Replayed]) -> 
     assert found.rounds_over <= 0.05
     assert found.settled_over <= 0.01
     assert found.tried <= 0.1 * len(H100)
+
+
+def test_climb_reaches_it_on_an_h100_s_surfaces() -> None:
+    found = summary([replay("climb", pair, target, {}) for pair in read(SURFACES).pairs for target in TARGETS])
+    assert found.nr_replays == 25 * len(TARGETS)
+    assert found.throughput >= 0.95
+    assert found.time <= 0.1
+    assert found.rounds_over <= 0.05
+    assert found.settled_over <= 0.01
+    assert found.nr_over == 0
+    assert found.least_utilisation >= 0.98
+
+
+def test_scalar_refinement_reaches_the_paper_s_figure_on_an_h100_s_surfaces() -> None:
+    all_pairs = read(SURFACES).pairs
+    predictions = predictions_of(all_pairs, read(MICRO))
+    found = summary(
+        [
+            replay("nn-srs", pair, target, predicted)
+            for pair, predicted in zip(all_pairs, predictions, strict=True)
+            for target in TARGETS
+        ]
+    )
+    assert found.paper == 0.836
+    assert found.throughput >= found.paper
 
 
 def test_climb_is_no_worse_than_turns(climbs: list[Replayed]) -> None:
