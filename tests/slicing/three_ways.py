@@ -28,7 +28,7 @@ _PADDING = bytes(4)
 """Between the arguments and a variant's descriptor."""
 _NOT_FOUND, _NOT_READY = "CUDA_ERROR_NOT_FOUND", "CUDA_ERROR_NOT_READY"
 _NON_BLOCKING = 1
-_MULTIPROCESSOR_COUNT, _CONCURRENT_KERNELS = 16, 31
+_CLOCK_KHZ, _MULTIPROCESSOR_COUNT, _CONCURRENT_KERNELS = 13, 16, 31
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,10 @@ class PackedDevice(Device):
     @property
     def nr_multiprocessors(self) -> int:
         return self._attribute(_MULTIPROCESSOR_COUNT)
+
+    @property
+    def clock_khz(self) -> int:
+        return self._attribute(_CLOCK_KHZ)
 
     @property
     def overlaps_kernels(self) -> bool:
