@@ -70,6 +70,8 @@ OTHERS = """
     ret;
 }
 """
+NR_LONG = 500
+"""Kernels of LONG_NS: a second of them."""
 OTHER_MODULE = MODULE + 1
 
 
@@ -151,6 +153,30 @@ def test_without_a_place_it_waits_until_there_is_one(host: Host, region: Region,
     assert kernels.guest.finish("cuCtxSynchronize", waits).result == 0
     assert kernels.words() == expected()
     assert kernels.reading().nr_parts == nr_parts + 2
+
+
+def test_who_was_kept_out_gets_a_turn_beside_one_that_always_wants_one(host: Host, region: Region) -> None:
+    served, kernels = divided(host, region, WHOLE_PERSISTENT)
+    with make_region() as other_region:
+        other = Kernels(Served(host, other_region))
+        other.count(1)
+        other.guest.ok("cuCtxSynchronize")
+        host.control.set_standing(kernels.served.vgpu, 1.0, 0.0, charged_ns=0)
+        host.control.set_standing(other.served.vgpu, 2.0, 0.0, charged_ns=0)
+        nr_parts = kernels.reading().nr_parts
+        served.split(ALL)
+        kernels.count()
+        waits = kernels.guest.begin("cuCtxSynchronize")
+        wait_until(lambda: kernels.reading().nr_parts == nr_parts + 1, "it was launched, and its blocks found no place")
+        for _ in range(NR_LONG):
+            other.count(1, LONG_NS)
+        goes_on = other.guest.begin("cuCtxSynchronize")
+        served.split(0)
+        assert kernels.guest.finish("cuCtxSynchronize", waits).result == 0
+        assert not other.guest.is_answered(goes_on)
+        assert kernels.words() == expected()
+        assert other.guest.finish("cuCtxSynchronize", goes_on).result == 0
+        other.guest.stop_beating()
 
 
 def test_a_client_that_leaves_while_its_launch_is_kept_out(host: Host, region: Region) -> None:

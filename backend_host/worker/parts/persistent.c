@@ -119,7 +119,8 @@ static uint32_t read_split(struct fgw_worker *worker)
                                                                                                                : 0;
 }
 
-/* It ended with numbers left because all its blocks gave way, or found no place. */
+/* Whether it is not kept out. What ended with numbers left, because its blocks gave way or found no place, is until the
+ * word was seen to leave one; then it waits for its turn. */
 static bool may_begin(struct fgw_worker *worker)
 {
     struct fgw_parts *parts = &worker->slicing->parts;
@@ -131,7 +132,8 @@ static bool may_begin(struct fgw_worker *worker)
         return false;
     }
     parts->looked_ns = now_ns;
-    return free_places(worker, read_split(worker), NULL) != 0;
+    parts->gave_way = free_places(worker, read_split(worker), NULL) == 0;
+    return !parts->gave_way;
 }
 
 bool fgw_persistent_has_room(struct fgw_worker *worker)

@@ -7,7 +7,7 @@
  *
  *     fewer blocks may be there     they go by themselves. When none is left the kernel has ended, and its worker
  *                                   wants no turn before the word leaves it a place
- *     more blocks may be there      fgw_persistent_take_back, by whoever knows that they may, as often as they like
+ *     more blocks may be there      fgw_persistent_take_back, by whoever knows that they may, each time that more may
  */
 #ifndef BACKEND_HOST_PERSISTENT_H
 #define BACKEND_HOST_PERSISTENT_H
@@ -20,8 +20,8 @@
  * Has the kernel that runs get blocks for all the places that its split leaves it and that it does not use: with the
  * next look at the launch, in this turn or in the next one, and not at all if there is no kernel, or no place, by then.
  * They run beside it on a lane, and the launch ends when both have. Where both streams are in use, by blocks that were
- * taken back before say, all are told to stop, and the kernel is launched anew for all places. Costs two copies of a
- * few KiB.
+ * taken back before say, all are told to stop, and the kernel is launched anew for all places: so it is not to be
+ * called again and again while somebody else's blocks keep its own from beginning. Costs two copies of a few KiB.
  */
 void fgw_persistent_take_back(struct fgw_worker *worker);
 
