@@ -9,7 +9,7 @@ import pytest
 
 from tests.programs.build import build_one
 from tests.softgpu.asking import OK, Asker, Other
-from tests.softgpu.driver_harness import SANITIZED_CASES, SANITIZED_LIBRARY, TIMEOUT_S, Device, build_sanitized
+from tests.softgpu.driver_harness import SANITIZED_CASES, SANITIZED_LIBRARY, TIMEOUT_S, Device, build_sanitized, tell
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,6 +58,22 @@ def test_sharing_is_clean(tmp_path: Path, kind: str) -> None:
     maker.communicate("\n\n", timeout=TIMEOUT_S)
     assert maker.returncode == 0
     device.close()
+
+
+@pytest.mark.parametrize("wall", ["0", "1"])
+def test_a_space_is_clean(tmp_path: Path, wall: str) -> None:
+    """Two cooperative kernels of all places, and blocks that find them taken."""
+    settings = {"LD_LIBRARY_PATH": str(SANITIZED_LIBRARY.parent), "ASAN_OPTIONS": "handle_segv=0:log_path=stderr"}
+    device = Device(tmp_path, settings | {"FAIRGV_SOFTGPU_SPACE": "one", "FAIRGV_SOFTGPU_WALL": wall})
+    page = tmp_path / "page"
+    page.write_bytes(bytes(65536))
+    processes = [device.start(SANITIZED_CASES, "space", str(page)) for _ in range(2)]
+    for i, process in enumerate(processes):
+        tell(process, f"gather 48 49152 32 {i} {42 + i}\nbrief 100 0 3 2 40\nwait")
+    for process in processes:
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+        assert output.splitlines() == ["ready", "launched", "launched", "wait CUDA_SUCCESS"]
+        assert process.returncode == 0
 
 
 def test_asking_another_process_is_clean(tmp_path: Path) -> None:
