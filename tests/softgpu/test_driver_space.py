@@ -190,9 +190,11 @@ def test_who_is_not_of_one_space_waits(device: Device, page: Page, who: str) -> 
     assert [began.is_set for began in page.log()] == [False] * 4 + [True] * 10
 
 
-def test_a_space_takes_its_turn_as_one(device: Device, page: Page) -> None:
+@pytest.mark.parametrize("is_of_another", [False, True])
+def test_a_space_takes_its_turn_as_one(device: Device, page: Page, is_of_another: bool) -> None:
     """Whoever joins its turn runs at once, also while one outside waits; who comes when its first ones have ended is behind that."""
-    first, second, outside = Process(in_space(device), page), Process(in_space(device), page), Process(device, page)
+    first, second = Process(in_space(device), page), Process(in_space(device), page)
+    outside = Process(in_space(device, "another") if is_of_another else device, page)
     first.launches("occupy", 1, SMALL, tag=1, word=STOP)
     page.waits_for(BEGUN, 1)
     outside.launches("brief", 1, SMALL, tag=2)
