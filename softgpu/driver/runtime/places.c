@@ -31,8 +31,8 @@ bool sgp_place_try(struct sgp_grid *grid, struct sgp_runner *runner, struct sgp_
     if (!grid->run) {
         return true;
     }
-    if (runner->waits && team->multiprocessor == SGP_NO_PLACE && has_just_asked(runner)) {
-        return false;
+    if (has_just_asked(runner) && runner->waits == (team->multiprocessor == SGP_NO_PLACE)) {
+        return !runner->waits; /* it would be told the same */
     }
     return ask(grid, runner, team);
 }
