@@ -66,6 +66,8 @@ TITLES = {
     "oversubscription": "More memory than the device has",
     "migration": "Programs that move to another GPU",
     "balancing": "Several GPUs",
+    "gloop": "Event-driven kernels",
+    "space": "Sharing in space",
     "run": "Programs of others",
     "loops": "softgpu's speed",
     "decisions": "Decisions",

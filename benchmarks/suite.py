@@ -17,10 +17,12 @@ from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Conduct, beside_the_paper, terminal
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.experiments.gloop import GLoop
+from benchmarks.experiments.space import Space
 from benchmarks.gloop.build import build_all as build_ports
 from benchmarks.guests.session import left_s
 from benchmarks.paper import Finding
 from benchmarks.sheet import Sheet
+from benchmarks.space.build import build_all as build_space
 
 FIRST_SIGNAL = 129
 
@@ -92,6 +94,10 @@ SUITES: Mapping[str, Suite] = {
         Entry("gloop-instances", "gloop --only instances --seconds 5", 5.0),
         Entry("gloop-shares", "gloop --only shares --seconds 6", 4.5),
     )),
+    "g-space": Suite(8.0, (
+        Entry("space", "space", 2.5),
+        Entry("space-surfaces", "space --calibrate --surfaces build/bench/space", 5.5),
+    )),
     "dcuda": Suite(6.0, (
         Entry("migration", "migration", 5.0),
         Entry("balancing", "balancing --orders 5 --arrivals 5", 1.0),
@@ -113,8 +119,11 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
         with raised_signals():
             console.print("the programs are built")
             build_all()
-            if any(entry.words.startswith(GLoop.name) for entry in suite.entries):
+            experiments = {entry.words.split()[0] for entry in suite.entries}
+            if GLoop.name in experiments:
                 build_ports()
+            if Space.name in experiments:
+                build_space()
             for entry in (entry for entry in suite.entries if entry.device in ("", options.device)):
                 path = options.output / f"{entry.file}-{options.device}.json"
                 path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 surfaces (--calibrate): how much slower rounds get beside a best-effort program, and how much progress that makes, for each split. Natively, in
 one process.
 start: how soon a short kernel has ended beside another process' blocks, by the way of sharing. Natively; MPS for the time of it.
+search: what searches of a split come to over recorded surfaces. Without a device.
 
 Wrong when something else runs on the device. softgpu's figures show that the programs run, and nothing more.
 """
@@ -14,12 +15,13 @@ from typing import Any, ClassVar
 from benchmarks.document import Document, Record
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, setting
+from benchmarks.paper import Finding
 from benchmarks.part import Part
 from benchmarks.sheet import Sheet
-from benchmarks.space import start, surfaces
+from benchmarks.space import search, start, surfaces
 from benchmarks.style import head
 
-PARTS: tuple[Part, ...] = (surfaces.PART, start.PART)
+PARTS: tuple[Part, ...] = (surfaces.PART, start.PART, search.PART)
 NAMES = tuple(part.name for part in PARTS if part is not surfaces.PART)
 PANEL_INCHES = (8, 4.6)
 
@@ -34,6 +36,8 @@ class Space(Experiment):
     subjects: ClassVar[Subjects] = {
         surfaces.KIND: ("file", "best_effort", "critical"),
         start.KIND: ("way", "block_us"),
+        search.KIND: ("search", "target"),
+        search.ERRORS: ("predictor",),
     }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -45,6 +49,13 @@ class Space(Experiment):
     def check(self, options: argparse.Namespace) -> None:
         """Where surfaces go."""
         surfaces.check(options)
+
+    def device(self, options: argparse.Namespace) -> str:
+        """Searches alone are of the device that the surfaces were recorded on."""
+        if [part.name for part in self._parts(options)] == [search.PART.name]:
+            recording, _ = search.recorded(options)
+            return recording.device
+        return super().device(options)
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """Of the parts that are asked for."""
@@ -62,6 +73,10 @@ class Space(Experiment):
     def figures(self, document: Document) -> dict[str, float]:
         """Of all parts; their names begin with the part's."""
         return {name: figure for part in PARTS for name, figure in part.figures(document).items()}
+
+    def findings(self, document: Document) -> list[Finding]:
+        """What the paper has a number for."""
+        return [*search.findings(document), *surfaces.findings(document)]
 
     def plot(self, document: Document, figure: Any) -> None:
         """A panel for each part that was measured, with its finding; the first one's is the picture's."""

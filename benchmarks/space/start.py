@@ -138,7 +138,12 @@ def _draw(axes: Any, document: Document) -> str | None:
     for label, found in ways.items():
         lengths = [length for length in sorted(found) if length]
         if lengths:
-            axes.plot(lengths, [found[length]["p50_us"] for length in lengths], marker="o", label=label)
+            axes.plot(
+                lengths,
+                [found[length]["p50_us"] for length in lengths],
+                "--o" if label == SLICES else "-o",
+                label=label,
+            )
     if not ways:
         return None
     log_axis(axes.xaxis, [5, 20, 100, 500])

@@ -11,17 +11,17 @@ from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Reporter, positive
 from benchmarks.guests import Setting
+from benchmarks.paper import Finding
 from benchmarks.part import Part
 from benchmarks.sheet import Sheet
 from benchmarks.space.record import FOLDER, SIZES, Measured, Recording
 from benchmarks.style import MORE
+from scheduler.space.command import TARGETS
+from scheduler.space.grid import Grid, Split
+from scheduler.space.replay import best_split
+from scheduler.space.surface import Point, Surface
 
 KIND = "space surface"
-TARGETS = (1.2, 1.5, 2.0)
-LEAST_GAIN = 0.98
-"""Of a split over turns, else turns are taken."""
-PAIR, N, K, P50, P95, PROGRESS = "pair", 0, 1, 2, 3, 4
-"""Places in a row of a surface."""
 
 
 def check(options: argparse.Namespace) -> None:
@@ -51,24 +51,24 @@ def _named(file: str, found: Iterator[Measured]) -> Iterator[tuple[str, Measured
 
 
 def _record(file: str, found: Measured) -> Record:
-    """Of the surface itself, which its own file has, the best for each target."""
-    kept = ("best_effort", "critical", "most_each", "alone_us", "blocks_per_us", "unsettled", "features")
-    best = {f"{target:g}": best_of(found["surface"], target) for target in TARGETS}
-    return {"kind": KIND, "file": file, **{name: found[name] for name in kept}, "best": best}
+    """Of the surface itself, which its own file has, the best for each target; of the micro-benchmark's not even that."""
+    kept = ("best_effort", "critical", "most_each", "alone_us", "unsettled")
+    record = {"kind": KIND, "file": file, **{name: found[name] for name in kept}}
+    if file == "pairs":
+        record["best"] = {f"{target:g}": best_of(found["surface"], target) for target in TARGETS}
+    return record
 
 
-def gain(row: Sequence[float]) -> float:
-    """Of both programs under a split over turns: critical time alone over a round's, plus best effort's progress. With turns it is 1."""
-    return 1 / row[P50] + row[PROGRESS]
-
-
-def best_of(surface: Sequence[Sequence[float]], target: float) -> dict[str, float] | None:
-    """The greatest progress within the target that gains by sharing. None: turns are better."""
-    able = [row for row in surface if row[P95] <= target and gain(row) >= LEAST_GAIN]
-    if not able:
+def best_of(rows: Sequence[Sequence[float]], target: float) -> dict[str, float] | None:
+    """The greatest progress within the target that is as good as turns, and both programs' use of the GPU, which is 1 by turns. None: turns."""
+    points = {Split(int(n), int(k)): Point(p50, p95, progress) for n, k, p50, p95, progress, _ in rows}
+    grid = Grid(*(tuple(sorted({split[axis] for split in points} - {0})) for axis in (0, 1)))
+    split = best_split(Surface(grid, points), target)
+    if split == grid.whole:
         return None
-    best = max(able, key=lambda row: row[PROGRESS])
-    return {"n": best[N], "k": best[K], "slowdown_p95": best[P95], "progress": best[PROGRESS], "gain": gain(best)}
+    point = points[split]
+    gain = 1 / point.slowdown_p50 + point.progress
+    return {"n": split.n, "k": split.k, "slowdown_p95": point.slowdown_p95, "progress": point.progress, "gain": gain}
 
 
 def _pairs(document: Document) -> list[Record]:
@@ -116,6 +116,13 @@ def _figures(document: Document) -> dict[str, float]:
             f"surfaces/{target:g}/mean gain": fmean(all_gains),
         }
     return found
+
+
+def findings(document: Document) -> list[Finding]:
+    """The greatest gain of all pairs and targets."""
+    figures = _figures(document)
+    found = [figures[name] for name in (f"surfaces/{target:g}/greatest gain" for target in TARGETS) if name in figures]
+    return [Finding("gspace_greatest", "", max(found))] if found else []
 
 
 def _draw(axes: Any, document: Document) -> str | None:
