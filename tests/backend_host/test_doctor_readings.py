@@ -154,7 +154,7 @@ def test_the_device_is_opened_where_no_daemon_runs(tmp_path: Path) -> None:
 def test_a_daemon_is_asked_for_its_device(tmp_path: Path) -> None:
     """Whose library is not opened then: this one does not exist."""
     config = Config(state_dir=tmp_path, device="cuda", cuda_library=str(tmp_path / "none.so"))
-    status = {"gpus": [{"name": "one", "kind": "cuda"}, {"name": "one", "kind": "cuda"}]}
+    status = {"gpus": [{"name": "one", "kind": "cuda", "uuid": uuid} for uuid in ("GPU-1", "GPU-2")]}
     reading = device.read_device(config, status)
     assert (reading.kind, reading.names, reading.is_served) == ("cuda", ("one", "one"), True)
 
