@@ -1,9 +1,10 @@
-"""What is looked at of spaces ten times a second: who may go before others, and whose context is dead."""
+"""What is looked at of spaces ten times a second: who may go before others, which split is asked for, and whose context is dead."""
 
 from collections.abc import Sequence
 
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import WantReading
+from backend_host.space.search import Searches
 from backend_host.space.space import STICKY
 from backend_host.space.spaces import Spaces
 from backend_host.space.urgent import Urgent
@@ -15,6 +16,7 @@ class Looks:
     def __init__(self, page: ControlPage, spaces: Spaces) -> None:
         self._spaces = spaces
         self.urgent = Urgent(page, spaces.criticals)
+        self.searches = Searches(page, spaces)
         self._seen: set[tuple[int, int]] = set()
         """Workers, by slot and process, whose error has been acted on."""
 
@@ -25,3 +27,4 @@ class Looks:
             self._spaces.look_at(vgpu)
         self._seen = set(dead)
         self.urgent.look()
+        self.searches.look(readings)

@@ -19,6 +19,13 @@ def space_statistics(gpu: Gpu, names: Mapping[int, str]) -> Iterator[SpaceStatis
         }
         critical = next((vgpu for vgpu, each in members.items() if each.vgpu_class == CRITICAL), None)
         why_turns = gpu.spaces.why_turns(name)
+        told = gpu.space_looks.searches.told(name)
+        statistics = None if told is None else told.statistics
+        slowdowns = (
+            {}
+            if statistics is None or not statistics.nr_rounds
+            else {"p50": statistics.slowdown_p50, "p95": statistics.slowdown_p95, "p99": statistics.slowdown_p99}
+        )
         yield SpaceStatistics(
             name=name,
             gpu_number=gpu.number,
@@ -31,5 +38,13 @@ def space_statistics(gpu: Gpu, names: Mapping[int, str]) -> Iterator[SpaceStatis
             most=0.0 if critical is None else members[critical].most,
             out_of_turn=0.0 if critical is None else gpu.space_looks.urgent.part(critical),
             multiprocessors=0 if space is None else space.multiprocessors,
+            split=None if told is None else (told.split.n, told.split.k),
+            slowdowns=slowdowns,
+            nr_rounds=0 if statistics is None else statistics.nr_rounds,
+            nr_missed=0 if statistics is None else statistics.nr_missed,
+            progress=told.progress if told is not None and classed[BEST_EFFORT] else None,
+            search="" if told is None else told.name,
+            why="" if told is None else told.why,
+            is_settled=told is not None and told.is_settled,
             nr_faults=0 if space is None else space.nr_faults,
         )

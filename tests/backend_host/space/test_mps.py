@@ -85,7 +85,7 @@ def test_its_words_are_the_reason(programs: Path, tmp_path: Path) -> None:
 def test_one_that_hangs_is_not_waited_for(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mps_module, "_LIMIT_S", 0.2)
     put(programs, "exec sleep 60")
-    with pytest.raises(MpsError, match="gave no answer within 0.2 s"):
+    with pytest.raises(MpsError, match=r"gave no answer within 0\.2 s"):
         Mps(tmp_path / "space").ask("get_server_list")
 
 

@@ -1,0 +1,155 @@
+"""Which split a critical vGPU asks for: what its workers say of their rounds goes to the search of its space, and what that wants to the page.
+
+How much a split leaves best effort is taken for the part of its blocks that it leaves: nobody counts blocks across processes. It is right where
+a kernel's blocks are alike and its speed goes by their number; bound by memory it keeps more than that, and the search is then too modest.
+
+Rounds count while best effort has work. Without any there is nothing to split, and what a round takes then says nothing of a split.
+
+Wrong when: a best-effort kernel has more than MOST_EACH blocks on a multiprocessor. Only all of the device, which is a split of its own, takes
+the others.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from backend_host.device.control import ControlPage
+from backend_host.device.readings import WantReading
+from backend_host.entitlement import BEST_EFFORT, CRITICAL, Entitlement
+from backend_host.qos import Target
+from backend_host.space.space import Space
+from backend_host.space.spaces import Spaces
+from backend_host.worker._worker import lib
+from scheduler.space.feedback import Feedback, Statistics
+from scheduler.space.feedback import Target as Wanted
+from scheduler.space.grid import Grid, Split
+from scheduler.space.pairs import Pairs
+from scheduler.space.search import Outcome, Search
+
+MOST_EACH = 8
+"""Blocks of a multiprocessor that splits are about."""
+_STEPS = 33
+"""A device has splits at so many numbers of multiprocessors, at most."""
+
+
+@dataclass(frozen=True)
+class SearchTold:
+    """What people are told of one."""
+
+    split: Split
+    progress: float
+    name: str
+    why: str
+    is_settled: bool
+    statistics: Statistics
+
+
+class SpaceSearch:
+    """Of one space, for its critical vGPU as it is entitled."""
+
+    def __init__(self, page: ControlPage, vgpu: int, entitlement: Entitlement, multiprocessors: int) -> None:
+        self.vgpu, self.entitlement = vgpu, entitlement
+        self._page = page
+        target = Target.of(entitlement.qos)
+        self._slowdown = target.slowdown or 0.0
+        step = -(-multiprocessors // _STEPS)
+        self._grid = Grid.of(multiprocessors, step, MOST_EACH)
+        self._feedback = Feedback(self._grid.whole, Wanted(self._slowdown, target.time_ns or 0))
+        self._pairs = Pairs()
+        self._search: Search | None = None
+        self._heard: dict[tuple[int, int], int] = {}
+        """How many rounds each worker had at the look before, by slot and process."""
+        self._ask(self._grid.whole)
+
+    def look(self, now_ns: int, critical: Sequence[tuple[int, int, str]], best_effort: Sequence[str]) -> None:
+        """`critical`: slot, process and program of each worker of the critical vGPU; `best_effort`: programs of the space that have work."""
+        heard: dict[tuple[int, int], int] = {}
+        for slot, pid, _ in critical:
+            nr, rounds = self._page.rounds(slot)
+            heard[slot, pid] = nr
+            nr_new = min(nr - self._heard.get((slot, pid), 0), len(rounds))
+            for each in rounds[len(rounds) - nr_new :] if best_effort and nr_new > 0 else ():
+                self._feedback.round_ended(each.signature, self._split_of(each.split), each.took_ns)
+        self._heard = heard
+        if not critical or not best_effort:
+            return
+        pair = (frozenset(program for _, _, program in critical), frozenset(best_effort))
+        self._search = self._pairs.turn_to(pair, self._grid, self._slowdown)
+        if self._search.split != self._split:
+            self._ask(self._search.split)
+        if (verdict := self._feedback.verdict()) is None:
+            return
+        outcome = Outcome(self._split, progress=self._progress(self._split), now_ns=now_ns, **vars(verdict))
+        self._search.tell(outcome)
+        self._feedback.heard()
+        self._ask(self._search.split)
+
+    def told(self) -> SearchTold:
+        """What it came to."""
+        search = self._search
+        return SearchTold(
+            self._split,
+            self._progress(self._split),
+            "climb" if search is None else search.name,
+            "waits for rounds beside best effort" if search is None else search.why,
+            search is not None and search.is_settled,
+            self._feedback.statistics(),
+        )
+
+    def _ask(self, split: Split) -> None:
+        self._split = split
+        self._feedback.split_changed(split)
+        is_whole = split == self._grid.whole
+        self._page.set_split(self.vgpu, lib.FGW_SPLIT_WHOLE if is_whole else split.n | split.k << 16)
+
+    def _split_of(self, word: int) -> Split:
+        return self._grid.whole if word == lib.FGW_SPLIT_WHOLE else Split(word & 0xFFFF, word >> 16)
+
+    def _progress(self, split: Split) -> float:
+        whole = self._grid.whole
+        return 1 - split.n * split.k / (whole.n * whole.k)
+
+
+class Searches:
+    """Of one Gpu's spaces, by looks of whoever calls."""
+
+    def __init__(self, page: ControlPage, spaces: Spaces, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._page, self._spaces, self._clock = page, spaces, clock
+        self._of: dict[str, SpaceSearch] = {}
+        self._used_ns: dict[tuple[int, int], int] = {}
+        """Of each worker at the look before, by slot and process."""
+
+    def look(self, readings: Sequence[WantReading]) -> None:
+        """What all workers that serve a program say now."""
+        at_work = {
+            reading.slot for reading in readings if reading.gpu_ns != self._used_ns.get((reading.slot, reading.pid), 0)
+        }
+        self._used_ns = {(reading.slot, reading.pid): reading.gpu_ns for reading in readings}
+        found: dict[str, SpaceSearch] = {}
+        for name, space, members in self._spaces.all():
+            critical = next((vgpu for vgpu, each in members.items() if each.vgpu_class == CRITICAL), None)
+            if space is None or critical is None or not space.multiprocessors or space.why_not:
+                continue
+            search = found[name] = self._search(name, space, critical, members[critical])
+            behind = {vgpu for vgpu, each in members.items() if each.vgpu_class == BEST_EFFORT}
+            search.look(
+                self._clock(),
+                [(each.slot, each.pid, self._program(each.slot)) for each in readings if each.vgpu == critical],
+                [self._program(each.slot) for each in readings if each.vgpu in behind and each.slot in at_work],
+            )
+        self._of = found
+
+    def told(self, name: str) -> SearchTold | None:
+        """Of the space of this name; None: there is nothing to search."""
+        search = self._of.get(name)
+        return None if search is None else search.told()
+
+    def _search(self, name: str, space: Space, vgpu: int, entitlement: Entitlement) -> SpaceSearch:
+        search = self._of.get(name)
+        if search is not None and (search.vgpu, search.entitlement.qos) == (vgpu, entitlement.qos):
+            return search
+        return SpaceSearch(self._page, vgpu, entitlement, space.multiprocessors)
+
+    def _program(self, slot: int) -> str:
+        reading = self._page.worker(slot)
+        return "" if reading is None else reading.program
