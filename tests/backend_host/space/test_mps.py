@@ -1,6 +1,8 @@
 """MPS's control daemon, by a program of its name: how it is run, and what is said where it is missing, refuses, or is silent."""
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,12 +103,18 @@ def test_a_path_that_no_socket_can_have_is_refused(programs: Path, tmp_path: Pat
         Mps(tmp_path / ("x" * 100)).start()
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that others may enter: those of tests are for their user alone."""
+    with tempfile.TemporaryDirectory(prefix="fairgv-mps-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_it_runs_as_its_user(programs: Path, tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o011)
-    programs.chmod(0o755)
-    put(programs, 'test "$(id -u)" = 2000000001 && test -w "$CUDA_MPS_PIPE_DIRECTORY" && echo "$(id -u) $(id -G)"')
-    mps = Mps(tmp_path / "space", 2000000001)
+def test_it_runs_as_its_user(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{open_folder}:{os.environ['PATH']}")
+    put(open_folder, 'test "$(id -u)" = 2000000001 && test -w "$CUDA_MPS_PIPE_DIRECTORY" && echo "$(id -u) $(id -G)"')
+    mps = Mps(open_folder / "space", 2000000001)
     mps.start()
     assert mps.ask("anything") == "2000000001 2000000001\n"
