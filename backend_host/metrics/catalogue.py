@@ -15,7 +15,10 @@ from backend_host.statistics import DaemonStatistics, GpuStatistics, VGpuStatist
 from cuda_api import table as calls
 
 INFO = "fairgv_vgpu_info"
-INFO_HELP = "1. What a vGPU is: kind is session (of commands), machine, or domain, whose name and UUID follow; gpu is the Gpu's number."
+INFO_HELP = (
+    "1. What a vGPU is: kind is session (of commands), machine, or domain, whose name and UUID follow; gpu is the Gpu's number; class and space "
+    "are as it is entitled to."
+)
 DEVICE_INFO = "fairgv_device_info"
 DEVICE_INFO_HELP = "1. What a Gpu is."
 BUILD_INFO = "fairgv_build_info"
@@ -282,7 +285,7 @@ OF_DAEMON: tuple[Metric, ...] = (
 """Of the DaemonStatistics."""
 
 INFOS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    INFO: (INFO_HELP, ("vgpu", "kind", "domain", "uuid", "gpu")),
+    INFO: (INFO_HELP, ("vgpu", "kind", "domain", "uuid", "gpu", "class", "space")),
     DEVICE_INFO: (DEVICE_INFO_HELP, ("gpu", "name", "uuid", "pci", "policy")),
     BUILD_INFO: (BUILD_INFO_HELP, ("version",)),
 }

@@ -61,6 +61,8 @@ def _infos(daemon: DaemonStatistics, version: str) -> Iterator[str]:
                 "domain": vgpu.name if vgpu.kind == "domain" else "",
                 "uuid": daemon.domain_uuids.get(vgpu.name, ""),
                 "gpu": str(vgpu.gpu_number),
+                "class": vgpu.vgpu_class,
+                "space": vgpu.space,
             }
             for vgpu in daemon.vgpus
         ),

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backend_host.errors import FairGVError
+from backend_host.worker_start import is_open_to_others
 
 CONTROL = "nvidia-cuda-mps-control"
 CLIENTS = 48
@@ -70,6 +71,11 @@ class Mps:
                     os.chown(folder, self._uid, self._uid)
         except OSError as error:
             raise MpsError(f"no folders for MPS at {self.folder}: {error.strerror}") from error
+        if self._uid and not is_open_to_others(self.folder):
+            raise MpsError(
+                f"user {self._uid}, whom MPS runs as, may not enter {self.folder}: chmod o+x the folders on the way to it, or choose another "
+                "state directory with --state-dir"
+            )
 
     def start(self) -> None:
         """Raises MpsError."""

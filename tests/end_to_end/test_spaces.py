@@ -7,7 +7,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,9 +14,7 @@ from backend_host.cli import host_command
 from backend_host.errors import FairGVError
 from backend_host.launching import wait_for_end
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
-
-CRITICAL = ("--vgpu", "fast", "--class", "critical", "--qos", "1.2", "--space", "web")
-BEST_EFFORT = ("--vgpu", "slow", "--class", "best-effort", "--space", "web")
+from tests.end_to_end.space_programs import BEST_EFFORT, CRITICAL, program, space, vgpu, worker
 
 
 @pytest.fixture
@@ -47,36 +44,6 @@ def own_client(host: Host) -> int:
     """The daemon's own process in the space."""
     found = [pid for pid, each in processes(host).items() if "backend_host.space.client" in each["arguments"]]
     return found[0] if len(found) == 1 else 0
-
-
-@contextlib.contextmanager
-def program(host: Host, options: tuple[str, ...]) -> Iterator[subprocess.Popen[str]]:
-    """One that computes until the end of the block, and has to have computed right by then."""
-    child = host.start("restless", stdin=subprocess.PIPE, options=options)
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        yield child
-        output, errors = child.communicate(timeout=60)
-        assert child.returncode == 0, output + errors
-    finally:
-        child.kill()
-        child.communicate()
-
-
-def vgpu(host: Host, name: str) -> dict[str, Any]:
-    [found] = [each for each in host.status()["vgpus"] if each["name"] == name]
-    return dict(found)
-
-
-def worker(host: Host, name: str) -> int:
-    [client] = vgpu(host, name)["clients"]
-    return int(client["worker_pid"])
-
-
-def space(host: Host) -> dict[str, Any]:
-    [found] = host.status()["spaces"]
-    return dict(found)
 
 
 def shared_files(pid: int) -> set[str]:

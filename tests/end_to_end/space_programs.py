@@ -1,0 +1,41 @@
+"""Programs in a space, and what the daemon says of them."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from tests.end_to_end.host import Host
+
+CRITICAL = ("--vgpu", "fast", "--class", "critical", "--qos", "1.2", "--space", "web")
+BEST_EFFORT = ("--vgpu", "slow", "--class", "best-effort", "--space", "web")
+
+
+@contextlib.contextmanager
+def program(host: Host, options: tuple[str, ...]) -> Iterator[subprocess.Popen[str]]:
+    """One that computes until the end of the block, and has to have computed right by then."""
+    child = host.start("restless", stdin=subprocess.PIPE, options=options)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        yield child
+        output, errors = child.communicate(timeout=60)
+        assert child.returncode == 0, output + errors
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def vgpu(host: Host, name: str) -> dict[str, Any]:
+    [found] = [each for each in host.status()["vgpus"] if each["name"] == name]
+    return dict(found)
+
+
+def worker(host: Host, name: str) -> int:
+    [client] = vgpu(host, name)["clients"]
+    return int(client["worker_pid"])
+
+
+def space(host: Host) -> dict[str, Any]:
+    [found] = host.status()["spaces"]
+    return dict(found)
