@@ -183,7 +183,7 @@ class Entitlement:
             key="class",
             option="--class",
             metavar="CLASS",
-            help="fair (by its weight), critical (at once, and no slower than --qos), best-effort (what critical ones of its space leave)",
+            help="fair (by weight), best-effort (what the critical one of its space leaves), critical (at once, and no slower than --qos)",
             rule=f"a class is one of {', '.join(CLASSES)}",
             read=str,
             is_allowed=lambda vgpu_class: vgpu_class in CLASSES,

@@ -32,7 +32,7 @@ WRONG = {
 }
 WRONG_IN_TABLES = {
     "[vgpu]\nweight = 0": "[vgpu] weight: a weight is a whole number from 1 to 10000, not 0",
-    "wait = 3": "unknown key 'wait' in [vgpu]; known are: gpu, limit, memory_bytes, request, weight",
+    "wait = 3": "unknown key 'wait' in [vgpu]; known are: class, gpu, limit, memory_bytes, most, qos, request, space, weight",
     "[limits]\nclients = -1": "[limits] clients must be a whole number from 0",
     "image_bytes = 'much'": "[limits] image_bytes must be a size",
     "[walls]\nmemory = '0'": "[walls] memory must be from 1 byte to 1024T, not 0 bytes",
