@@ -65,7 +65,7 @@ def build(name: str) -> Path:
     """The program, up to date. Safe to call from several processes at once."""
     nvcc = find_nvcc()
     program = OUTPUT / name
-    with rebuilding(program, seal_of(_commands(name, nvcc, program), _sources(name), nvcc)) as unfinished:
+    with rebuilding(program, seal_of(_commands(name, nvcc, program), _sources(name), nvcc.path)) as unfinished:
         if unfinished:
             _objects(name)[0].parent.mkdir(parents=True, exist_ok=True)
             for command in _commands(name, nvcc, unfinished):
@@ -83,7 +83,7 @@ def build_without_ptx(name: str, capability: int) -> Path:
         [whole] = _commands(name, nvcc, output)
         return [*whole, *only]
 
-    with rebuilding(program, seal_of([command(program)], _sources(name), nvcc)) as unfinished:
+    with rebuilding(program, seal_of([command(program)], _sources(name), nvcc.path)) as unfinished:
         if unfinished:
             subprocess.run(command(unfinished), check=True)
     return program
@@ -97,7 +97,7 @@ def build_timed(name: str) -> Path:
     command = [str(nvcc.path), *CUDA_FLAGS, "-I", str(SOURCES), "-c", str(KERNEL_TIMES), "-o", str(wrapper)]
     wrapped = [word for symbol in TIMED_SYMBOLS for word in ("-Xlinker", f"--wrap={symbol}")]
     link = link_command(name, program, [str(wrapper), *wrapped])
-    with rebuilding(program, seal_of([command, link], [KERNEL_TIMES, *_objects(name)], nvcc)) as unfinished:
+    with rebuilding(program, seal_of([command, link], [KERNEL_TIMES, *_objects(name)], nvcc.path)) as unfinished:
         if unfinished:
             subprocess.run(command, check=True)
             subprocess.run(link_command(name, unfinished, [str(wrapper), *wrapped]), check=True)

@@ -59,12 +59,12 @@ def _libraries_of(nvcc: Path) -> Path:
     raise NvccNotFoundError(f"the toolkit of {nvcc} in {home[1]} has no libcudart_static.a")
 
 
-def seal_of(commands: Iterable[Sequence[str]], sources: Iterable[Path], nvcc: Nvcc) -> str:
+def seal_of(commands: Iterable[Sequence[str]], sources: Iterable[Path], compiler: Path) -> str:
     """Changes whenever a command, the content of a source or the compiler does."""
     seal = hashlib.sha256("\n".join("\0".join(command) for command in commands).encode())
     for path in sources:
         seal.update(path.read_bytes())
-    seal.update(str(nvcc.path.stat().st_mtime_ns).encode())
+    seal.update(str(compiler.stat().st_mtime_ns).encode())
     return seal.hexdigest()
 
 

@@ -68,7 +68,7 @@ def build_program() -> Path:
     nvcc = find_nvcc()
     command = [str(nvcc.path), "-O2", "-std=c++17", "-L", str(nvcc.libraries)]
     PROGRAM.parent.mkdir(parents=True, exist_ok=True)
-    with rebuilding(PROGRAM, seal_of([command], [SOURCE], nvcc)) as unfinished:
+    with rebuilding(PROGRAM, seal_of([command], [SOURCE], nvcc.path)) as unfinished:
         if unfinished:
             subprocess.run([*command, "-o", str(unfinished), str(SOURCE)], check=True)
     return PROGRAM

@@ -57,7 +57,7 @@ def build(name: str) -> Path:
     """The program, up to date. Safe to call from several processes at once."""
     nvcc = find_nvcc()
     program = OUTPUT / name
-    with rebuilding(program, seal_of(_commands(name, nvcc, program), _sources(name), nvcc)) as unfinished:
+    with rebuilding(program, seal_of(_commands(name, nvcc, program), _sources(name), nvcc.path)) as unfinished:
         if unfinished:
             (OUTPUT / "objects" / name).mkdir(parents=True, exist_ok=True)
             for command in _commands(name, nvcc, unfinished):

@@ -1,11 +1,15 @@
 """Files of the worker by themselves, with a C file of a test's own around them."""
 
 import ctypes
+import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from backend_host.worker.build_ffi import DEBUG, HERE, INCLUDES, WARNINGS, sources
+from backend_host.worker.build_ffi import DEBUG, HERE, INCLUDES, ROOT, WARNINGS, sources
+from benchmarks.nvcc import rebuilding, seal_of
+
+OUTPUT = ROOT / "build" / "tests" / "worker"
 
 TURN = (
     "turn", "phase", "change", "moves", "charge", "patience", "newcomer", "queue", "watch",
@@ -40,15 +44,30 @@ def load_parts(around: str, parts: Iterable[str], folder: Path, flags: Iterable[
     return ctypes.CDLL(str(build(around, files, folder, *flags)), mode=1)  # RTLD_LAZY
 
 
-def build_worker(around: str, folder: Path, *flags: str) -> Path:
-    """Builds `around` with the whole worker, and returns the library's path."""
-    return build(around, sources(), folder, "-ldl", "-pthread", *flags)
+def build_worker(around: str, *flags: str) -> Path:
+    """Builds `around` with the whole worker, unless it is there as it would be built now, and returns the library's path. Any number of
+    processes may ask for it at once."""
+    built = OUTPUT / f"{around}.so"
+    files = [_own(around), *sources()]
+    headers = sorted({path for include in INCLUDES for path in include.rglob("*.h")})
+    flags = ("-ldl", "-pthread", *flags)
+    seal = seal_of([_command(files, built, *flags)], [*files, *headers], Path(str(shutil.which("gcc"))))
+    with rebuilding(built, seal) as unfinished:
+        if unfinished:
+            subprocess.run(_command(files, unfinished, *flags), check=True)
+    return built
 
 
 def build(around: str, parts: Iterable[Path], folder: Path, *flags: str) -> Path:
     built = folder / f"{around}.so"
-    files = [Path(__file__).with_name(f"{around}.c"), *parts]
-    includes = [f"-I{include}" for include in INCLUDES]
-    command = ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, files), *flags]
-    subprocess.run(command, check=True)
+    subprocess.run(_command([_own(around), *parts], built, *flags), check=True)
     return built
+
+
+def _own(around: str) -> Path:
+    return Path(__file__).with_name(f"{around}.c")
+
+
+def _command(files: Iterable[Path], built: Path, *flags: str) -> list[str]:
+    includes = [f"-I{include}" for include in INCLUDES]
+    return ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, files), *flags]

@@ -13,9 +13,9 @@ from tests.backend_host.worker_guest import ROOT
 _SANITIZERS = ("-O0", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 
 
-def build(folder: Path) -> Path:
+def build() -> Path:
     """The library of object_table.c."""
-    return build_worker("object_table", folder, *_SANITIZERS)
+    return build_worker("object_table", *_SANITIZERS)
 
 
 def play(library: Path, player: str, command: str, folder: Path) -> Any:

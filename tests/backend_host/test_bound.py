@@ -13,8 +13,8 @@ Play = Callable[[str], Any]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return played_table.build(tmp_path_factory.mktemp("bound"))
+def library() -> Path:
+    return played_table.build()
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ Play = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("objects"))
+def library() -> Path:
+    return build()
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def build_driver(nvcc: Nvcc) -> Path:
     compile_c += ["-I", str(CASES), "-I", str(OUTPUT), "-isystem", str(include), "-c"]
     compile_ptx = [str(nvcc.path), *PTX_FLAGS, "-ptx"]
     inputs = [*_sources("*.c"), *_sources("*.h"), CASES / "embed.S", KERNELS, CALLS_TOML, include / "cuda.h"]
-    with rebuilding(DRIVER, seal_of([compile_c, compile_ptx], inputs, nvcc)) as unfinished:
+    with rebuilding(DRIVER, seal_of([compile_c, compile_ptx], inputs, nvcc.path)) as unfinished:
         if unfinished:
             objects.mkdir(exist_ok=True)
             (OUTPUT / "names.h").write_text("\n".join(_names(include / "cuda.h")) + "\n")
@@ -88,7 +88,7 @@ def build_runtime(nvcc: Nvcc) -> Path:
     sources = _sources("*.cu")
     command = [str(nvcc.path), "-std=c++17", "-O1", "-arch=compute_75", "-code=compute_75", "--threads", str(NR_JOBS)]
     command += ["-L", str(nvcc.libraries), "-I", str(CASES)]
-    with rebuilding(RUNTIME, seal_of([command], [*sources, *_sources("*.cuh")], nvcc)) as unfinished:
+    with rebuilding(RUNTIME, seal_of([command], [*sources, *_sources("*.cuh")], nvcc.path)) as unfinished:
         if unfinished:
             subprocess.run([*command, "-o", unfinished, *sources], check=True)
     return RUNTIME

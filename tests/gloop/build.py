@@ -26,7 +26,7 @@ def command_for(source: Path) -> list[str]:
 def build_one(source: Path) -> Path:
     program = OUTPUT / source.stem
     command = [*command_for(source), *EXTRA_FLAGS.get(source.stem, ())]
-    with rebuilding(program, seal_of([command], [source, *HEADERS], find_nvcc())) as unfinished:
+    with rebuilding(program, seal_of([command], [source, *HEADERS], find_nvcc().path)) as unfinished:
         if unfinished:
             subprocess.run([*command, "-o", str(unfinished)], check=True)
     return program

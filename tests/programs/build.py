@@ -87,7 +87,7 @@ def build_one(name: str, *, is_shared: bool = False, nvcc: Nvcc | None = None) -
         command += ["-cudart", "shared", "-L", str(OUTPUT / "link")]
         command += ["-Xlinker", "--enable-new-dtags", "-Xlinker", f"-rpath={nvcc.libraries}"]
     command += EXTRA_FLAGS.get(name, ())
-    with rebuilding(program, seal_of([command], [*sources, *sorted(HERE.rglob("*.h"))], nvcc)) as unfinished:
+    with rebuilding(program, seal_of([command], [*sources, *sorted(HERE.rglob("*.h"))], nvcc.path)) as unfinished:
         if unfinished:
             if is_shared:
                 _libcudart_for_linking(nvcc)
