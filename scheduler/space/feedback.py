@@ -4,7 +4,7 @@ Slowdown is the time of a round over what rounds of its signature, the same work
 while a split stands, so that the comparison keeps up with the program. Of the last 20 rounds under a split the second slowest is the 95th
 percentile. A split is over the target as soon as two of its rounds are: no later round could change that.
 
-A target is a slowdown, or a time, which needs no comparison to be held.
+A target is a slowdown, or a time. Slowdowns are kept for both, since by them a split is worth it or not.
 
 Good when: rounds of a signature take the same. Bad when: their work depends on data: then the target has to be a time.
 Wrong when: no two rounds have the same signature. Such a program is never compared, and a search stays where it is.
