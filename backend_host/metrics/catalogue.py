@@ -16,8 +16,8 @@ from cuda_api import table as calls
 
 INFO = "fairgv_vgpu_info"
 INFO_HELP = (
-    "1. What a vGPU is: kind is session (of commands), machine, or domain, whose name and UUID follow; gpu is the Gpu's number; class and space "
-    "are as it is entitled to."
+    "1. What a vGPU is: kind is session (of commands), machine, or domain, whose name and UUID follow; gpu is the Gpu's number; class and "
+    "space are as it is entitled to."
 )
 DEVICE_INFO = "fairgv_device_info"
 DEVICE_INFO_HELP = "1. What a Gpu is."

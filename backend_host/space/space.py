@@ -16,7 +16,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from backend_host import channels
 from backend_host.device.control import ControlPageFullError
@@ -40,6 +40,14 @@ STICKY = frozenset({214, 220, 700, 702, *range(709, 711), *range(714, 722), *ran
 """CUresults after which a context is of no use, or the connection to MPS: after one, the space is asked for a sign of life."""
 
 log = logging.getLogger("fairgv.space")
+
+
+@dataclass
+class _Look:
+    """One that somebody asked for, and whether the space was open at its end."""
+
+    is_over: threading.Event = field(default_factory=threading.Event)
+    found_open: bool = False
 
 
 class Space:
@@ -75,8 +83,8 @@ class Space:
         self._start, self._workers, self._keep, self._gave_up = start, workers, keep, gave_up
         self._page, self._page_lock = page, threading.Lock()
         self._client: OwnClient | None = None
-        self._asked: queue.SimpleQueue[threading.Event | None] = queue.SimpleQueue()
-        """For a sign of life; None: to end."""
+        self._asked: queue.SimpleQueue[_Look | None] = queue.SimpleQueue()
+        """None: to end."""
         self._is_open = False
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name=f"space-{name}", daemon=True)
@@ -102,9 +110,9 @@ class Space:
 
     def wait(self) -> bool:
         """See Shared."""
-        answered = threading.Event()
-        self._asked.put(answered)
-        return answered.wait(_BEGIN_S) and self._is_open
+        look = _Look()
+        self._asked.put(look)
+        return look.is_over.wait(_BEGIN_S) and look.found_open
 
     def check_room(self) -> None:
         """See Shared."""
@@ -147,16 +155,17 @@ class Space:
 
     def look(self) -> None:
         """Something may be wrong: asks for a sign of life. Returns at once."""
-        self._asked.put(threading.Event())
+        self._asked.put(_Look())
 
     def _run(self) -> None:
         self._begin()
-        while (answered := self._asked.get()) is not None:
+        while (look := self._asked.get()) is not None:
             try:
                 self._check()
             except Exception:
                 log.exception("a look at the space %s failed", self.name)
-            answered.set()
+            look.found_open = self._is_open
+            look.is_over.set()
         self._is_open = False
         for pool in self.pools:
             self._workers.dismiss(pool)

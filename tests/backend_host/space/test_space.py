@@ -1,0 +1,232 @@
+"""One space with its workers, on softgpu: how it begins, what it does once the device serves it no more, and when it gives up."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend_host.config import Config
+from backend_host.device.control import ControlPage, ControlPageFullError
+from backend_host.devices import Device, probe
+from backend_host.errors import FairGVError
+from backend_host.space import space as space_module
+from backend_host.space.own_client import OwnClient
+from backend_host.space.space import Space
+from backend_host.space.together import ByName
+from backend_host.walls.tenants import name_of
+from backend_host.worker_start import WorkerStart, worker_start
+from backend_host.workers import Workers
+from tests.backend_host.worker_harness import WALLS, walls_here
+from tests.end_to_end.host import wait_until
+
+MakeSpace = Callable[..., Space]
+ILLEGAL_ADDRESS = 700
+
+
+class Together(ByName):
+    """As MPS is: faults are shared, and it may not be there."""
+
+    shares_faults = True
+    most = 3
+
+    def __init__(self, state_dir: Path) -> None:
+        super().__init__("web", state_dir)
+        self.nr_ensured = self.nr_quit = 0
+        self.terminated: list[int] = []
+        self.is_there = True
+
+    def ensure(self) -> None:
+        self.nr_ensured += 1
+        if not self.is_there:
+            raise FairGVError("it says no")
+
+    def terminate(self, pid: int) -> bool:
+        self.terminated.append(pid)
+        return True
+
+    def quit(self) -> None:
+        self.nr_quit += 1
+
+
+@pytest.fixture(scope="module")
+def softgpu() -> Device:
+    return probe("soft", Config().softgpu_library)[0]
+
+
+@pytest.fixture
+def start(softgpu: Device) -> WorkerStart:
+    made = worker_start(softgpu, Config(walls=WALLS), walls_here(), None)
+    return replace(made, tenant=name_of("space", "web", 0))
+
+
+@pytest.fixture
+def workers(control: ControlPage, start: WorkerStart) -> Iterator[Workers]:
+    made = Workers(control, start, 0)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def together(tmp_path: Path) -> Together:
+    return Together(tmp_path)
+
+
+@pytest.fixture
+def pages() -> list[int]:
+    """Inodes of the pages that were made."""
+    return []
+
+
+@pytest.fixture
+def make(
+    together: Together, start: WorkerStart, workers: Workers, pages: list[int], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MakeSpace]:
+    """A space whose vGPU 0 it is, with a warm worker."""
+    monkeypatch.setattr(space_module, "_BETWEEN_S", 0.0)
+    monkeypatch.setattr(space_module, "_TERMINATED_S", 0.1)
+    made: list[Space] = []
+
+    def keep(page: int) -> None:
+        pages.append(os.fstat(page).st_ino)
+
+    def make_one(gave_up: Callable[[], None] = lambda: None, page: int = -1) -> Space:
+        space = Space("web", 1, together, start, workers, 1, keep, gave_up, page)
+        made.append(space)
+        workers.set_pool(0, space.pools[0])
+        space.start()
+        return space
+
+    yield make_one
+    workers.set_pool(0, None)
+    for space in made:
+        space.stop()
+
+
+def warm(space: Space) -> int:
+    """The process of the worker that waits."""
+    wait_until(lambda: len(space.pools[0].warm) == 1, "a worker waits")
+    return space.pools[0].warm[0].process.pid
+
+
+def test_it_begins_with_a_page_and_a_worker_that_waits(make: MakeSpace, together: Together, pages: list[int]) -> None:
+    space = make()
+    assert space.wait()
+    assert warm(space) > 0
+    with space.page() as page:
+        assert [os.fstat(page).st_ino] == pages
+    assert (together.nr_ensured, space.nr_faults, space.why_not) == (1, 0, "")
+    assert space.multiprocessors > 0
+
+
+def test_a_fault_ends_what_waits_and_makes_all_anew(
+    make: MakeSpace,
+    together: Together,
+    pages: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    space = make()
+    assert space.wait()
+    before = warm(space)
+    probe_now, answers = OwnClient.probe, [ILLEGAL_ADDRESS]
+    monkeypatch.setattr(OwnClient, "probe", lambda client: answers.pop() if answers else probe_now(client))
+    assert space.wait(), "it is in order again"
+    assert space.nr_faults == 1
+    assert "starts anew: CUDA error 700; MPS does not tell whose fault that was" in caplog.text
+    wait_until(lambda: before not in [each.process.pid for each in space.pools[0].warm], "that one goes to no guest")
+    assert before in together.terminated
+    assert warm(space) != before
+    assert len(pages) == 2, "another page"
+
+
+@pytest.mark.parametrize(
+    ("status", "last_error", "is_looked_at"), [(0, 0, False), (0, 2, False), (-9, 0, True), (0, 700, True)]
+)
+def test_who_ends_in_disorder_is_reason_to_look(
+    make: MakeSpace, monkeypatch: pytest.MonkeyPatch, status: int, last_error: int, is_looked_at: bool
+) -> None:
+    space = make()
+    assert space.wait()
+    looks: list[OwnClient] = []
+
+    def look(client: OwnClient) -> int:
+        looks.append(client)
+        return 0
+
+    monkeypatch.setattr(OwnClient, "probe", look)
+    space.ended(status, _Reading(last_error))  # type: ignore[arg-type]
+    assert space.wait()
+    assert len(looks) == 1 + is_looked_at, "one is that of who waited, which comes after"
+
+
+class _Reading:
+    def __init__(self, last_error: int) -> None:
+        self.last_error = last_error
+
+
+def test_what_cannot_be_together_takes_turns(
+    make: MakeSpace, together: Together, caplog: pytest.LogCaptureFixture
+) -> None:
+    gave_up = threading.Event()
+    together.is_there = False
+    space = make(gave_up.set)
+    assert not space.wait()
+    assert gave_up.is_set()
+    assert space.why_not == "it says no"
+    assert together.nr_ensured == 3, "it was tried again, from the start"
+    assert not space.pools[0].claim(), "its clients get plain workers"
+    assert "the vGPUs of the space web take turns: it says no" in caplog.text
+
+
+def test_it_has_room_for_as_many_as_can_be_together(make: MakeSpace, workers: Workers) -> None:
+    space = make()
+    assert space.wait()
+    warm(space)
+    space.check_room()
+    with workers._lock:
+        taken = [space.pools[0].warm.pop()]
+        taken.append(workers._spawn(space.pools[0]))
+    with pytest.raises(ControlPageFullError, match="the space web has 2 programs, and MPS serves 3 clients"):
+        space.check_room()
+    for worker in taken:
+        worker.stop()
+
+
+def test_a_worker_is_told_to_end_before_it_is_killed(make: MakeSpace, together: Together) -> None:
+    space = make()
+    assert space.wait()
+    pid = warm(space)
+    worker = space.pools[0].warm[0]
+    worker.stop()
+    worker.stop()
+    assert worker.is_ended.wait(30)
+    assert together.terminated == [pid], "once"
+
+
+def test_the_page_of_a_daemon_before_is_kept(make: MakeSpace, pages: list[int]) -> None:
+    first = make()
+    assert first.wait()
+    with first.page() as page:
+        kept = os.dup(page)
+    second = make(page=kept)
+    assert second.wait()
+    with second.page() as page:
+        assert os.fstat(page).st_ino == pages[0]
+    assert len(pages) == 1
+
+
+def test_its_end_leaves_nothing(make: MakeSpace, together: Together, workers: Workers) -> None:
+    space = make()
+    assert space.wait()
+    warm(space)
+    assert space._client is not None
+    pid = space._client.pid
+    workers.set_pool(0, None)
+    space.stop()
+    assert workers.nr_of(space.pools) == 0
+    assert not Path(f"/proc/{pid}").exists()
+    assert together.nr_quit == 1

@@ -1,0 +1,84 @@
+"""Who is in which space of a Gpu: what is refused, and where its workers come from and the page has it if its vGPUs take turns."""
+
+from typing import Any, cast
+
+import pytest
+
+from backend_host.device.control import ControlPage
+from backend_host.entitlement import Entitlement
+from backend_host.errors import RefusedError
+from backend_host.restart.store import Store
+from backend_host.space.setting import SpaceSettings
+from backend_host.space.spaces import Spaces
+from backend_host.space.together import Together
+from backend_host.worker_start import WorkerStart
+from backend_host.workers import Workers
+
+CRITICAL = Entitlement(vgpu_class="critical", qos="1.2", space="web")
+BEST_EFFORT = Entitlement(vgpu_class="best-effort", space="web")
+FAIR = Entitlement()
+
+
+class Played:
+    """A page and workers, which note what they are told."""
+
+    def __init__(self) -> None:
+        self.classes: dict[int, tuple[int, int]] = {}
+        self.pools: dict[int, Any] = {}
+
+    def set_class(self, vgpu: int, class_number: int, space: int) -> None:
+        self.classes[vgpu] = (class_number, space)
+
+    def set_pool(self, vgpu: int, pool: Any) -> None:
+        self.pools[vgpu] = pool
+
+
+def no_way(name: str, uid: int) -> Together:
+    raise AssertionError("nobody is together")
+
+
+def spaces(played: Played, setting: str = "mps", why_not: str = "no MPS here") -> Spaces:
+    settings = SpaceSettings(setting, why_not, no_way, 1)
+    page, workers = cast(ControlPage, played), cast(Workers, played)
+    return Spaces(0, page, workers, cast(WorkerStart, None), settings, Store())
+
+
+def test_a_daemon_without_spaces_refuses_them_and_nothing_else() -> None:
+    off = spaces(Played(), "off", "")
+    off.check(FAIR, {})
+    off.check(Entitlement(vgpu_class="critical", qos="2"), {"other": Entitlement(vgpu_class="critical", qos="2")})
+    with pytest.raises(RefusedError, match=r"^--space: this daemon has each vGPU take turns; .* start --space mps"):
+        off.check(BEST_EFFORT, {})
+
+
+def test_a_second_critical_one_is_refused_with_the_name_of_the_first() -> None:
+    found = spaces(Played())
+    found.check(CRITICAL, {"trains": BEST_EFFORT, "other": Entitlement(vgpu_class="critical", qos="2", space="mail")})
+    with pytest.raises(
+        RefusedError, match=r"^--class critical: answers is the critical vGPU of the space web on GPU 0"
+    ):
+        found.check(CRITICAL, {"trains": BEST_EFFORT, "answers": CRITICAL})
+
+
+def test_where_they_take_turns_the_page_has_them_in_no_space() -> None:
+    played = Played()
+    found = spaces(played)
+    for vgpu, entitlement in enumerate((CRITICAL, BEST_EFFORT, FAIR)):
+        found.join(vgpu, entitlement)
+    assert played.classes == {0: (1, 0), 1: (2, 0), 2: (0, 0)}
+    assert played.pools == {0: None, 1: None, 2: None}
+    assert found.all() == [("web", None, {0: CRITICAL, 1: BEST_EFFORT})]
+    assert found.why_turns("web") == "no MPS here"
+    assert found.criticals() == {0: CRITICAL}
+    assert found.holds("web")
+
+
+def test_who_leaves_is_in_it_no_more() -> None:
+    found = spaces(Played())
+    found.join(0, CRITICAL)
+    found.change(0, Entitlement(space="web"))
+    assert found.criticals() == {}
+    found.leave(0)
+    found.leave(7)
+    assert found.all() == []
+    assert not found.holds("web")
