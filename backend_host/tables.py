@@ -196,7 +196,7 @@ def notes(message: Message) -> list[Text]:
     entries = message["vgpus"]
     return [
         *out(message["gpus"]),
-        *spaces_in_turns(message.get("spaces", [])),
+        *spaces(message.get("spaces", [])),
         *held_back(entries),
         *displaced(entries),
         *large_launches(entries),
@@ -357,6 +357,19 @@ def listed(entries: Sequence[Message], *, is_long: bool = False) -> RenderableTy
         return Text(NO_VGPU)
     reasons = [folded(f"{each['name']}: {each['why_not']}") for each in entries if each["why_not"]]
     return Group(table(LISTED, entries, is_long=is_long), *([Text(""), *reasons] if reasons else []))
+
+
+def spaces(entries: Sequence[Message]) -> Iterator[Text]:
+    """A line for each space with a critical vGPU, and what is wrong with any."""
+    for space in entries:
+        if space["critical"]:
+            p95 = space["slowdowns"].get("p95")
+            slow = "no round compared yet" if p95 is None else f"p95 {p95:.2f}"
+            missed = f"{space['nr_missed']} of {space['nr_rounds']} rounds missed it"
+            yield folded(
+                f"space {space['name']}: {space['critical']} is critical, target {space['qos']}: {slow}, {missed}"
+            )
+    yield from spaces_in_turns(entries)
 
 
 def spaces_in_turns(entries: Iterable[Message]) -> Iterator[Text]:

@@ -222,7 +222,8 @@ def _state(gpu: Message) -> str:
 def remarks(figures: Figures, most: int | None = None) -> list[Text]:
     """What there is to say beside, a line each, the gravest first; `most` at most."""
     vgpus = figures.status["vgpus"]
-    notes = [*tables.late_work(vgpus), *tables.debts(figures.status["debts"]), *tables.held_back(vgpus)]
+    spaces = tables.spaces(figures.status.get("spaces", []))
+    notes = [*spaces, *tables.late_work(vgpus), *tables.debts(figures.status["debts"]), *tables.held_back(vgpus)]
     lines = [tables.printable(note.plain) for note in notes]
     if most is None or len(lines) <= most:
         return lines

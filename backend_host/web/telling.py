@@ -101,6 +101,8 @@ class Teller:
                     "name": vgpu.name,
                     "gpu": vgpu.gpu_number,
                     "nr_programs": len(vgpu.clients),
+                    "class": vgpu.vgpu_class,
+                    "space": vgpu.space,
                     "demand": _rounded(vgpu.demand),
                 },
                 {

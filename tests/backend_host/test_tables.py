@@ -210,3 +210,22 @@ def test_kernels_that_gave_way_are_told() -> None:
         "a: gave way 100 times, median at most 30 us, p99 at most 100 us",
         "b: gave way 3 times, median more than 100 ms, p99 more than 100 ms",
     ]
+
+
+def test_spaces_are_told_of_in_a_line_each_and_with_what_is_wrong() -> None:
+    space = {"name": "web", "critical": "answers", "qos": "1.2", "slowdowns": {}, "nr_rounds": 0, "nr_missed": 0}
+    space |= {"why_turns": "", "nr_faults": 0}
+    told = {
+        **space,
+        "slowdowns": {"p50": 1.01, "p95": 1.084, "p99": 1.3},
+        "nr_rounds": 200,
+        "nr_missed": 3,
+        "nr_faults": 2,
+    }
+    turns = {**space, "critical": "", "why_turns": "no MPS here"}
+    assert [line.plain for line in tables.spaces([space, told, turns])] == [
+        "space web: answers is critical, target 1.2: no round compared yet, 0 of 0 rounds missed it",
+        "space web: answers is critical, target 1.2: p95 1.08, 3 of 200 rounds missed it",
+        "space web: started anew 2 times, as the device served none of its programs any more",
+        "space web: its vGPUs take turns as all do: no MPS here",
+    ]

@@ -12,6 +12,7 @@ const Table = (() => {
 
   const minute = (vgpu) => Data.mean(Data.state.vgpus.get(vgpu.key)?.values.share, MINUTE_S);
   const wait = (vgpu) => Data.mean(Data.state.vgpus.get(vgpu.key)?.values.wait, MINUTE_S);
+  const classOf = (facts) => facts?.class ? facts.class + (facts.space ? ` in ${facts.space}` : "") : null;
   const COLUMNS = [
     { title: "vGPU", of: (vgpu) => vgpu.name },
     { title: "Gpu", of: (vgpu) => vgpu.gpu, isOfSeveral: true },
@@ -20,6 +21,7 @@ const Table = (() => {
     { title: "Minute", of: minute, say: Say.share, more: "share in the last minute" },
     { title: "Demand", of: (vgpu) => Data.state.vgpus.get(vgpu.key)?.facts.demand ?? null, say: Say.share, more: "what its programs would use, each alone" },
     { title: "Weight", of: (vgpu) => vgpu.weight },
+    { title: "Class", of: (vgpu) => classOf(Data.state.vgpus.get(vgpu.key)?.facts), more: "and the space that it is in" },
     { title: "GPU seconds", of: (vgpu) => vgpu.used_s, say: Say.seconds, more: "since it came" },
     { title: "Wait", of: wait, say: Say.wait, more: "for a turn, mean of the last minute" },
     { title: "Memory", of: (vgpu) => vgpu.memory_bytes, say: Say.bytes },
