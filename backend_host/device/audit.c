@@ -75,6 +75,8 @@ void fgw_audit_look(struct fgw_control *control, struct fgw_audit *audit)
         claim->held_ns = atomic_load(&control->accounts[vgpu]->held_ns);
         claim->limited_until_ns = atomic_load(&control->accounts[vgpu]->limited_until_ns);
         claim->limit_permille = atomic_load(&control->decided->vgpus[vgpu].limit_permille);
+        claim->space = atomic_load(&decided->space);
+        claim->is_urgent = atomic_load(&decided->is_urgent) != 0;
         claim->charged_until_ns = atomic_load(&control->accounts[vgpu]->charged_until_ns);
         for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
             for (uint64_t left = atomic_load(&decided->members.words[i]); left != 0; left &= left - 1) {

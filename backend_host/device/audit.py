@@ -25,6 +25,8 @@ class Claim(NamedTuple):
     works: bool
     limit_permille: int
     limited_until_ns: int
+    space: int = 0
+    is_urgent: bool = False
 
     @property
     def charged_ns(self) -> int:
@@ -88,4 +90,6 @@ def _claim(each: ffi.CData) -> Claim:
         works=bool(each.works),
         limit_permille=each.limit_permille,
         limited_until_ns=each.limited_until_ns,
+        space=each.space,
+        is_urgent=bool(each.is_urgent),
     )

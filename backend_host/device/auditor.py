@@ -24,7 +24,7 @@ Wrong when: a taken-over worker submits without a turn. The page tells of no wor
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backend_host.device.audit import Audit, Claim
@@ -122,8 +122,8 @@ class Auditor:
         """One look, which is what the thread does again and again; how many vGPUs have programs."""
         audit = self._page.audit()
         before, self._before = self._before, audit
-        for vgpu in range(MAX_VGPUS):
-            self._look_at(vgpu, audit.claim(vgpu), audit.at_ns)
+        charged = {vgpu: self._look_at(vgpu, audit.claim(vgpu), audit.at_ns) for vgpu in range(MAX_VGPUS)}
+        self._pay_in_space(audit, charged)
         if before is None:
             return audit.nr_served
         self._collect(before, audit)
@@ -142,14 +142,15 @@ class Auditor:
         if nr and self._forgeries.mended(audit.at_ns):
             self._alarm(" and ".join(audit.wrong) or "a grant that is kept", self._forgeries.nr_unused(audit))
 
-    def _look_at(self, vgpu: int, claim: Claim | None, now_ns: int) -> None:
+    def _look_at(self, vgpu: int, claim: Claim | None, now_ns: int) -> int:
+        """What it was charged since the last look."""
         if claim is None:
             self._kept.pop(vgpu, None)
-            return
+            return 0
         kept = self._kept.get(vgpu)
         if kept is None or kept.generation != claim.generation:
             self._kept[vgpu] = _Kept(claim.generation, claim, now_ns, claim)
-            return
+            return 0
         kept.most_workers = max(kept.most_workers, claim.nr_workers)
         is_put_back = kept.limit.is_put_back(claim, self._page.slice_ns, now_ns)
         why = "it put back the count of its limit" if is_put_back else _untrue(kept, claim, now_ns)
@@ -158,6 +159,18 @@ class Auditor:
         charged_ns = max(0, claim.charged_ns - kept.last.charged_ns)
         self._pay(vgpu, kept, charged_ns)
         kept.last = claim
+        return charged_ns
+
+    def _pay_in_space(self, audit: Audit, charged: Mapping[int, int]) -> None:
+        """What others of the holder's space are charged pays for its turn, too: a space is charged once for each ns."""
+        if (vgpu := audit.holder) is None or (holder := audit.claim(vgpu)) is None or not holder.space:
+            return
+        if (kept := self._kept.get(vgpu)) is None:
+            return
+        for other, charged_ns in charged.items():
+            claim = audit.claim(other)
+            if other != vgpu and claim is not None and claim.space == holder.space:
+                self._pay(vgpu, kept, charged_ns)
 
     def _pay(self, vgpu: int, kept: _Kept, paid_ns: int) -> None:
         owed_ns = max(0, kept.unpaid_ns - GRACE_NS)

@@ -100,6 +100,9 @@ class Forgeries:
         vgpu = audit.holder
         if vgpu is None or (holder := audit.claim(vgpu)) is None or audit.is_closed:
             return False
+        earlier = before.claim(vgpu)
+        if holder.is_urgent or (earlier is not None and earlier.is_urgent):
+            return False  # and goes before all, as the daemon says
         turn_ns = audit.at_ns - before.at_ns + _LATE_NS + (slice_ns if audit.turn == before.turn else 0)
         first = min((claim.standing for claim in _put_off(before, audit, vgpu)), default=holder.standing)
         is_behind = holder.standing_per_ns > 0 and holder.standing - first > holder.standing_per_ns * turn_ns
