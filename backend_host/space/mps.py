@@ -53,8 +53,8 @@ class Mps:
 
     @property
     def of_clients(self) -> dict[str, str]:
-        """What makes a program a client."""
-        return {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
+        """What makes a program a client. It sees the devices that are served, as their UUIDs."""
+        return {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipe), **self._visible}
 
     def make_folders(self) -> None:
         """For the user alone that it runs as. Raises MpsError."""
@@ -64,7 +64,9 @@ class Mps:
                 f"the path {longest} is too long for a socket: choose a shorter state directory with --state-dir"
             )
         try:
-            self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.folder.parent, self.folder) if self._uid else ():
+                folder.chmod(0o711)  # whatever our umask is
             for folder in (self.pipe, self.folder / "log"):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 if self._uid:

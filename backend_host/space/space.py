@@ -34,6 +34,8 @@ _BETWEEN_S = 1.0
 _BEGIN_S = 200.0
 """So long a program waits for a space that begins: three contexts that do not come."""
 _END_S = 5.0
+_BY_ITSELF_S = 0.3
+"""A worker whose client has gone ends by itself in so long, which costs its neighbours less."""
 _TERMINATED_S = 1.0
 """A process whose work was ended has so long to end by itself."""
 STICKY = frozenset({214, 220, 700, 702, *range(709, 711), *range(714, 722), *range(805, 811)})
@@ -141,11 +143,13 @@ class Space:
             worker.kill()
 
     def _end(self, worker: WorkerProcess) -> None:
+        if worker.is_ended.wait(_BY_ITSELF_S):
+            return
         try:
             if self.together.terminate(worker.process.pid):
                 worker.is_ended.wait(_TERMINATED_S)
         except FairGVError as error:
-            log.warning("worker %d of the space %s is ended at once: %s", worker.process.pid, self.name, error)
+            log.info("worker %d of the space %s is killed: %s", worker.process.pid, self.name, error)
         worker.kill()
 
     def ended(self, status: int, last: WorkerReading | None) -> None:
@@ -243,7 +247,8 @@ def _start_of(start: WorkerStart, together: Together) -> WorkerStart:
         environment["LD_PRELOAD"] = ":".join(each for each in preloaded if each != str(channels.LIBRARY))
     root = start.root.copy()
     root.read(*together.reads)
-    return replace(start, environment=environment, root=root, sees="", kept_image_bytes=0)
+    ordinal = 0 if "CUDA_VISIBLE_DEVICES" in together.environment else start.ordinal
+    return replace(start, environment=environment, root=root, ordinal=ordinal, sees="", kept_image_bytes=0)
 
 
 def _wait_until(is_so: Callable[[], bool], limit_s: float) -> None:

@@ -22,6 +22,7 @@ from backend_host.walls.tenants import name_of
 from backend_host.worker_start import WorkerStart
 from backend_host.workers import Workers
 
+_END_S = 30.0
 TURNS = "turns"
 """How vGPUs of a space share where they cannot be together."""
 
@@ -41,6 +42,8 @@ class Spaces:
         self._spaces: dict[str, Space] = {}
         self._recalled: dict[str, int] = {}
         """Pages that workers of an earlier daemon have, by the names of their spaces."""
+        self._ending: dict[str, threading.Event] = {}
+        """Spaces that are being ended, by their names, until they are."""
         self._lock = threading.RLock()
 
     def check(self, entitlement: Entitlement, others: Mapping[str, Entitlement]) -> None:
@@ -98,11 +101,18 @@ class Spaces:
         with self._lock:
             entitlement = self._members.pop(vgpu, None)
             self._workers.set_pool(vgpu, None)
-            if entitlement is not None and entitlement.space and not self.holds(entitlement.space):
-                space = self._spaces.pop(entitlement.space, None)
-                if space is not None:
-                    space.stop()
-                    self._store.drop(self._item(space.name))
+            if entitlement is None or self.holds(entitlement.space):
+                return
+            space = self._spaces.pop(entitlement.space, None)
+            if space is None:
+                return
+            is_over = self._ending[space.name] = threading.Event()
+        space.stop()  # without the lock: MPS takes a second to quit
+        self._store.drop(self._item(space.name))
+        is_over.set()
+        with self._lock:
+            if self._ending.get(space.name) is is_over:
+                del self._ending[space.name]
 
     def stop(self) -> None:
         """Ends what is left."""
@@ -154,6 +164,8 @@ class Spaces:
         """That of this name, made if it is new. None: it cannot be."""
         if (space := self._spaces.get(name)) is not None:
             return space
+        if (is_over := self._ending.get(name)) is not None:
+            is_over.wait(_END_S)
         taken = {each.number for each in self._spaces.values()}
         number = next((number for number in range(1, MAX_VGPUS) if number not in taken), 0)
         tenant = name_of("space", name, 0)

@@ -38,7 +38,7 @@ def test_it_is_started_with_folders_of_its_own(programs: Path, tmp_path: Path, m
     mps.start()
     assert notes.read_text() == f"-d {tmp_path}/space/pipe GPU-5c7a\n"
     assert (tmp_path / "space/pipe").stat().st_mode & 0o777 == 0o700
-    assert mps.of_clients == {"CUDA_MPS_PIPE_DIRECTORY": f"{tmp_path}/space/pipe"}
+    assert mps.of_clients == {"CUDA_MPS_PIPE_DIRECTORY": f"{tmp_path}/space/pipe", "CUDA_VISIBLE_DEVICES": "GPU-5c7a"}
 
 
 def test_one_that_answers_is_not_started_again(programs: Path, tmp_path: Path) -> None:
