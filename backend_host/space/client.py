@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def answer(daemon: socket.socket, page: DevicePage) -> None:
-    """`make` or `take` once, then any number of `probe`."""
+    """`make` or `take` once, then any number of `probe` and `clear`."""
     while True:
         text, fds = receive_with(daemon, MESSAGE_BYTES, 1)
         if not text:
@@ -58,6 +58,8 @@ def answer(daemon: socket.socket, page: DevicePage) -> None:
             elif operation == "take":
                 page.take(fds[0])
                 said["multiprocessors"] = page.multiprocessors
+            elif operation == "clear":
+                page.clear()
             else:
                 said["error"] = page.probe()
         except DeviceError as error:

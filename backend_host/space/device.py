@@ -89,6 +89,11 @@ class DevicePage:
             return error.code
         return 0
 
+    def clear(self) -> None:
+        """Best effort has all of the device: the split word is zero. Raises DeviceError."""
+        self._do("cuMemsetD32_v2", self._page, ctypes.c_uint(0), ctypes.c_size_t(1))
+        self._do("cuCtxSynchronize")
+
     def _map(self, handle: ctypes.c_uint64) -> None:
         size = ctypes.c_size_t(self.nr_bytes)
         none = ctypes.c_ulonglong(0)

@@ -67,6 +67,13 @@ class OwnClient:
         except (ClientError, KeyError, ValueError):
             return GONE
 
+    def clear(self) -> None:
+        """Makes the page's split word zero. Raises ClientError."""
+        try:
+            self._ask("clear", (), PROBE_S)
+        except TimeoutError as error:
+            raise ClientError("it did not clear the page in time") from error
+
     def end(self) -> None:
         """At once, and waits for it."""
         self._socket.close()

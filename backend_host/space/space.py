@@ -88,6 +88,8 @@ class Space:
         self._asked: queue.SimpleQueue[_Look | None] = queue.SimpleQueue()
         """None: to end."""
         self._is_open = False
+        self._is_faulted = False
+        """Its programs share a fault, and it has not begun anew."""
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name=f"space-{name}", daemon=True)
 
@@ -136,14 +138,17 @@ class Space:
             os.close(page)
 
     def end(self, worker: WorkerProcess) -> None:
-        """See Shared."""
-        if self.together.shares_faults:
+        """See Shared. After a fault nothing of theirs runs any more, and MPS gives no answer about clients."""
+        if self.together.shares_faults and not self._is_faulted:
             threading.Thread(target=self._end, args=(worker,), name="end", daemon=True).start()
         else:
             worker.kill()
 
     def _end(self, worker: WorkerProcess) -> None:
         if worker.is_ended.wait(_BY_ITSELF_S):
+            return
+        if self._is_faulted:
+            worker.kill()
             return
         try:
             if self.together.terminate(worker.process.pid):
@@ -154,8 +159,13 @@ class Space:
 
     def ended(self, status: int, last: WorkerReading | None) -> None:
         """See Shared."""
-        if status or (last is not None and last.last_error in STICKY):
+        if status or (last is not None and last.last_error in STICKY) or not self._has_critical():
             self.look()
+
+    def _has_critical(self) -> bool:
+        """Whether a program has a worker that may ask for room by the split word."""
+        first = self.pools[0]
+        return self._workers.nr_of([first]) > len(first.warm)
 
     def look(self) -> None:
         """Something may be wrong: asks for a sign of life. Returns at once."""
@@ -181,6 +191,8 @@ class Space:
         if self._client is None:
             return
         error = self._client.probe()
+        if error == 0:
+            self._clear()
         if error == 0 or (error == SILENT and not self.together.shares_faults):
             return  # softgpu is not preempted: a kernel outside may keep the sign back, and no fault does
         what = {GONE: "its process has ended", SILENT: "no sign of life"}.get(error, f"CUDA error {error}")
@@ -188,9 +200,18 @@ class Space:
         blame = "; MPS does not tell whose fault that was" if self.together.shares_faults else ""
         log.error("the space %s starts anew: %s%s", self.name, what, blame)
         self._is_open = False
+        self._is_faulted = self.together.shares_faults and error != GONE
         for pool in self.pools:
             self._workers.dismiss(pool)
         self._begin(keeps_page=error == GONE)
+
+    def _clear(self) -> None:
+        """A worker that has ended took its room back, or left that to us."""
+        if self._client is not None and not self._has_critical():
+            try:
+                self._client.clear()
+            except ClientError as error:
+                log.warning("the space %s: room that was asked for may not be given back: %s", self.name, error)
 
     def _begin(self, *, keeps_page: bool = True) -> None:
         reason = ""
@@ -203,7 +224,7 @@ class Space:
                 self.together.ensure()
                 self._begin_client(keeps_page=keeps_page and not attempt)
                 self.multiprocessors = self._client.multiprocessors if self._client is not None else 0
-                self.why_not, self._is_open = "", True
+                self.why_not, self._is_open, self._is_faulted = "", True, False
                 for pool in self.pools:
                     self._workers.dismiss(pool)  # there is none: it has others made
                 return

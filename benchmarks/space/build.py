@@ -28,7 +28,7 @@ def build(name: str) -> Path:
     program = OUTPUT / name
     program.parent.mkdir(parents=True, exist_ok=True)
     sources = [SOURCES / f"{name}.cu", *sorted(SOURCES.glob("*.cuh"))]
-    with rebuilding(program, seal_of([_command(name, nvcc, program)], sources, nvcc)) as unfinished:
+    with rebuilding(program, seal_of([_command(name, nvcc, program)], sources, nvcc.path)) as unfinished:
         if unfinished:
             subprocess.run(_command(name, nvcc, unfinished), check=True)
     return program

@@ -70,7 +70,11 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
             return One(served, Kernels(served.primary()))
 
         def prepare(class_number: int, space: int) -> Callable[[int], None]:
-            return lambda vgpu: host.control.set_class(vgpu, class_number, space)
+            def decide(vgpu: int) -> None:
+                host.control.set_class(vgpu, class_number, space)
+                host.control.set_urgent(vgpu, is_urgent=class_number == CRITICAL)
+
+            return decide
 
         yield one
 
@@ -98,6 +102,17 @@ def test_any_other_one_waits_for_its_turn(make: Make, classes: tuple[tuple[int, 
     wait_until(lambda: other.reading().is_waiting, "it waits")
     assert one.is_at_work()
     assert other.reading().is_waiting
+
+
+def test_beyond_its_bound_it_waits_for_its_turn_too(make: Make) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    critical.served.host.control.set_urgent(critical.served.vgpu, is_urgent=False)
+    best.begin_endless()
+    critical.kernels.late(1, ns=1)
+    wait_until(lambda: critical.reading().is_waiting, "it waits")
+    critical.served.host.control.set_urgent(critical.served.vgpu, is_urgent=True)
+    assert critical.kernels.value() == 1, "below it again it does not"
+    assert best.is_at_work()
 
 
 def test_best_effort_gets_the_turn_of_its_critical_one_at_once(make: Make) -> None:

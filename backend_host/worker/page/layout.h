@@ -221,7 +221,8 @@ struct fgw_account {
     _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
     _Atomic uint64_t limited_until_ns; /* what it was charged lasts so long at its limit: see allowance.h */
     _Atomic uint32_t has_long_turns;   /* its last turn took its slice, or nearly */
-    _Atomic uint32_t split;            /* a critical one: what stands in the split word of its space, by its word */
+    _Atomic uint32_t
+        split; /* a critical one: what stands in the split word of its space; another: that leaves it no place */
     _Atomic uint64_t allocated_bytes[FGW_MAX_WORKERS]; /* linear memory of each of its workers */
     uint8_t pad[FGW_PAGE_BYTES - 48 - 8 * FGW_MAX_WORKERS];
 };

@@ -139,6 +139,23 @@ uint32_t fgw_space_standing_split(const struct fgw_grantee *grantee)
     return 0;
 }
 
+void fgw_space_tell_kept_out(const struct fgw_grantee *grantee, bool is_kept_out)
+{
+    fgw_space_tell_split(grantee, is_kept_out);
+}
+
+bool fgw_space_keeps_out(const struct fgw_grantee *grantee)
+{
+    const struct fgw_control *control = grantee->control;
+    for (uint32_t number = 1; number <= FGW_MAX_VGPUS; number++) {
+        if (fgw_space_are_companions(control, number, grantee->number) &&
+            atomic_load_explicit(&control->accounts[number - 1]->split, memory_order_relaxed) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void fgw_space_note_round(const struct fgw_grantee *grantee, uint32_t signature, uint32_t split, uint64_t took_ns)
 {
     const uint64_t nr = atomic_load_explicit(&grantee->slot->nr_rounds, memory_order_relaxed);

@@ -6,8 +6,8 @@
  * each of the first n multiprocessors. The daemon decides it; the critical one's worker writes it where kernels of best
  * effort read it (turn/round.h), and says in its account what stands there.
  *
- * A critical vGPU whose space does not hold the device is urgent: whoever has it gives way at once, for as long as what
- * it used ahead of its turns is below its bound.
+ * A critical vGPU is urgent for as long as what it used ahead of its turns is below its bound. Then its work begins at
+ * once beside its space's turns, and whoever else has the device gives way. Beyond that it takes turns as all do.
  */
 #ifndef BACKEND_HOST_SPACE_H
 #define BACKEND_HOST_SPACE_H
@@ -57,6 +57,10 @@ void fgw_space_know_device(struct fgw_grantee *grantee, uint32_t nr_multiprocess
 void fgw_space_tell_split(const struct fgw_grantee *grantee, uint32_t split);
 /* Gives what stands there, by the word of the critical vGPU of this best-effort one's space. */
 uint32_t fgw_space_standing_split(const struct fgw_grantee *grantee);
+/* Says whether the split leaves this best-effort vGPU no place for work that it has. */
+void fgw_space_tell_kept_out(const struct fgw_grantee *grantee, bool is_kept_out);
+/* Tells whether another vGPU of this critical one's space is kept out so. */
+bool fgw_space_keeps_out(const struct fgw_grantee *grantee);
 /* Notes a round of this worker. */
 void fgw_space_note_round(const struct fgw_grantee *grantee, uint32_t signature, uint32_t split, uint64_t took_ns);
 

@@ -146,6 +146,7 @@ bool fgw_persistent_has_room(struct fgw_worker *worker)
         return parts->wants_back;
     }
     const bool is_kept_out = !may_begin(worker);
+    fgw_space_tell_kept_out(&worker->grantee, is_kept_out);
     if (is_kept_out) {
         fgw_turn_set_gated(worker, true); /* it wants no turn */
     }

@@ -10,9 +10,16 @@
 #include "turn/phase.h"
 #include "turn/way.h"
 
+/* Beyond what it may use ahead of its turns it takes turns as all do. */
+static bool is_ahead(const struct fgw_worker *worker)
+{
+    const struct fgw_grantee *grantee = &worker->grantee;
+    return fgw_space_is_critical(grantee) && fgw_space_is_urgent(grantee->control, grantee->number);
+}
+
 bool fgw_critical_is_welcome(const struct fgw_worker *worker)
 {
-    return fgw_space_is_critical(&worker->grantee) && fgw_space_has_grant(&worker->grantee);
+    return is_ahead(worker) && fgw_space_has_grant(&worker->grantee);
 }
 
 bool fgw_critical_goes(struct fgw_worker *worker)
@@ -27,7 +34,7 @@ bool fgw_critical_goes(struct fgw_worker *worker)
 
 bool fgw_critical_lets_in(const struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
-    return outlook->others_wait && fgw_space_is_critical(&worker->grantee) && fgw_outlook_next_is_companion(outlook);
+    return outlook->others_wait && is_ahead(worker) && fgw_outlook_next_is_companion(outlook);
 }
 
 static bool can_stay(struct fgw_worker *worker, struct fgw_outlook *outlook)

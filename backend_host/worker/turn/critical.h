@@ -1,4 +1,5 @@
-/* A critical vGPU's work needs no turn beside a holder of its own space, nor is such a holder kept waiting by it. */
+/* While it is urgent a critical vGPU's work needs no turn beside a holder of its own space, nor is such a holder kept
+ * waiting by it. */
 #ifndef BACKEND_HOST_CRITICAL_H
 #define BACKEND_HOST_CRITICAL_H
 

@@ -83,7 +83,8 @@ static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
     rounds->began_ns = now_ns;
     rounds->signature = SIGNATURE_FIRST;
     const bool is_whole = ++rounds->nr % WHOLE_EVERY == 0;
-    const uint32_t split = is_whole ? FGW_SPLIT_WHOLE : fgw_space_split(&worker->grantee);
+    const uint32_t wanted = is_whole ? FGW_SPLIT_WHOLE : fgw_space_split(&worker->grantee);
+    const uint32_t split = fgw_space_is_urgent(worker->grantee.control, worker->grantee.number) ? wanted : 0;
     if (rounds->word != 0 && split != rounds->split) {
         write_before(worker, stream, split);
     }

@@ -6,6 +6,8 @@
  * the device, which is what others are compared with. The word is taken back by the worker when the program has been
  * idle for as long as its pauses usually last.
  *
+ * One that takes turns as all do, as it is not urgent, asks for nothing.
+ *
  * Wrong when: two programs of one critical vGPU have rounds at the same time. The word is taken back when one of them
  * is idle, unless the other still has work on the device.
  */
