@@ -3,7 +3,9 @@
 How much a split leaves best effort is taken for the part of its blocks that it leaves: nobody counts blocks across processes. It is right where
 a kernel's blocks are alike and its speed goes by their number; bound by memory it keeps more than that, and the search is then too modest.
 
-Rounds count while best effort has work. Without any there is nothing to split, and what a round takes then says nothing of a split.
+Rounds count while best effort has work: without any there is nothing to split, and what a round takes then says nothing of a split. Where
+rounds come one after another and have all of the device, best effort cannot show that it has some: so there it is enough that a program of it
+is served.
 
 Wrong when: a best-effort kernel has more than MOST_EACH blocks on a multiprocessor. Only all of the device, which is a split of its own, takes
 the others.
@@ -61,19 +63,27 @@ class SpaceSearch:
         """How many rounds each worker had at the look before, by slot and process."""
         self._ask(self._grid.whole)
 
-    def look(self, now_ns: int, critical: Sequence[tuple[int, int, str]], best_effort: Sequence[str]) -> None:
-        """`critical`: slot, process and program of each worker of the critical vGPU; `best_effort`: programs of the space that have work."""
+    def look(
+        self, now_ns: int, critical: Sequence[tuple[int, int, str]], best_effort: Sequence[tuple[str, bool]]
+    ) -> None:
+        """`critical`: slot, process and program of each worker of the critical vGPU; `best_effort`: programs of the space, and whether each has
+        work."""
+        is_whole = self._split == self._grid.whole
+        at_work = frozenset(program for program, is_at_work in best_effort if is_at_work or is_whole)
         heard: dict[tuple[int, int], int] = {}
         for slot, pid, _ in critical:
             nr, rounds = self._page.rounds(slot)
             heard[slot, pid] = nr
             nr_new = min(nr - self._heard.get((slot, pid), 0), len(rounds))
-            for each in rounds[len(rounds) - nr_new :] if best_effort and nr_new > 0 else ():
+            for each in rounds[len(rounds) - nr_new :] if at_work and nr_new > 0 else ():
                 self._feedback.round_ended(each.signature, self._split_of(each.split), each.took_ns)
         self._heard = heard
-        if not critical or not best_effort:
+        if not critical or not at_work:
             return
-        pair = (frozenset(program for _, _, program in critical), frozenset(best_effort))
+        pair = (
+            frozenset(program for _, _, program in critical),
+            frozenset(program for program, _ in best_effort),
+        )
         self._search = self._pairs.turn_to(pair, self._grid, self._slowdown)
         if self._search.split != self._split:
             self._ask(self._search.split)
@@ -122,7 +132,9 @@ class Searches:
     def look(self, readings: Sequence[WantReading]) -> None:
         """What all workers that serve a program say now."""
         at_work = {
-            reading.slot for reading in readings if reading.gpu_ns != self._used_ns.get((reading.slot, reading.pid), 0)
+            reading.slot
+            for reading in readings
+            if reading.waits or reading.gpu_ns != self._used_ns.get((reading.slot, reading.pid), 0)
         }
         self._used_ns = {(reading.slot, reading.pid): reading.gpu_ns for reading in readings}
         found: dict[str, SpaceSearch] = {}
@@ -135,7 +147,7 @@ class Searches:
             search.look(
                 self._clock(),
                 [(each.slot, each.pid, self._program(each.slot)) for each in readings if each.vgpu == critical],
-                [self._program(each.slot) for each in readings if each.vgpu in behind and each.slot in at_work],
+                [(self._program(each.slot), each.slot in at_work) for each in readings if each.vgpu in behind],
             )
         self._of = found
 

@@ -53,7 +53,7 @@ def shared_files(pid: int) -> set[str]:
 
 
 def test_programs_of_a_space_begin_as_its_own_and_share_its_page(host: Host) -> None:
-    with program(host, CRITICAL), program(host, BEST_EFFORT):
+    with program(host, BEST_EFFORT), program(host, CRITICAL):
         found = processes(host)
         fast, slow = worker(host, "fast"), worker(host, "slow")
         assert found[fast]["FAIRGV_SOFTGPU_SPACE"] == found[slow]["FAIRGV_SOFTGPU_SPACE"]
@@ -74,7 +74,7 @@ def test_programs_of_a_space_begin_as_its_own_and_share_its_page(host: Host) -> 
 
 
 def test_workers_of_a_space_are_one_user_without_privileges(host: Host) -> None:
-    with program(host, CRITICAL), program(host, BEST_EFFORT):
+    with program(host, BEST_EFFORT), program(host, CRITICAL):
         pids = [worker(host, "fast"), worker(host, "slow"), own_client(host)]
         lines = [Path(f"/proc/{pid}/status").read_text().splitlines() for pid in pids]
         users = {line for each in lines for line in each if line.startswith("Uid:")}
@@ -93,10 +93,10 @@ def test_a_space_goes_with_its_last_vgpu(host: Host) -> None:
 
 
 def test_the_end_of_its_own_process_costs_no_program_anything(host: Host) -> None:
-    with program(host, CRITICAL), program(host, BEST_EFFORT):
+    with program(host, BEST_EFFORT), program(host, CRITICAL):
         before = own_client(host)
         os.kill(before, signal.SIGKILL)
-        assert host.guest("vector_add", options=BEST_EFFORT).returncode == 0, "a new program finds the space in order"
+        assert host.guest("vector_add", options=CRITICAL).returncode == 0, "a new program finds the space in order"
         after = own_client(host)
         assert after not in (0, before)
         assert shared_files(after) & shared_files(worker(host, "fast")), "the page is the same"
@@ -105,19 +105,19 @@ def test_the_end_of_its_own_process_costs_no_program_anything(host: Host) -> Non
 
 
 def test_the_end_of_a_worker_costs_its_program_alone(host: Host) -> None:
+    other = host.start("restless", stdin=subprocess.PIPE, options=BEST_EFFORT)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
     with program(host, CRITICAL):
-        other = host.start("restless", stdin=subprocess.PIPE, options=BEST_EFFORT)
-        assert other.stdout is not None
-        assert other.stdout.readline() == "ready\n"
         os.kill(worker(host, "slow"), signal.SIGKILL)
         other.communicate(timeout=60)
         assert other.returncode != 0
-        assert host.guest("vector_add", options=BEST_EFFORT).returncode == 0
+        assert host.guest("vector_add", options=CRITICAL).returncode == 0
     assert "the space web starts anew" not in host.log()
 
 
 def test_a_daemon_that_dies_leaves_its_spaces_to_the_next_one(host: Host) -> None:
-    with program(host, CRITICAL), program(host, BEST_EFFORT):
+    with program(host, BEST_EFFORT), program(host, CRITICAL):
         page = shared_files(worker(host, "fast")) & shared_files(worker(host, "slow")) & shared_files(own_client(host))
         pid = int(host.status()["pid"])
         os.kill(pid, signal.SIGKILL)

@@ -66,7 +66,7 @@ def end(child: subprocess.Popen[str]) -> int:
 
 
 def test_both_compute_right_at_the_same_time(host: Host) -> None:
-    with program(host, CRITICAL), program(host, BEST_EFFORT):
+    with program(host, BEST_EFFORT), program(host, CRITICAL):
         told = space(host)
         assert (told["way"], told["why_turns"]) == ("mps", ""), host.log()
         assert told["multiprocessors"] > 0
@@ -79,31 +79,31 @@ def test_both_compute_right_at_the_same_time(host: Host) -> None:
 
 
 def test_a_program_that_is_killed_costs_its_neighbour_nothing(host: Host) -> None:
+    victim = start(host, BEST_EFFORT)
     with program(host, CRITICAL):
-        victim = start(host, BEST_EFFORT)
         victim.kill()
         victim.communicate()
         wait_until(lambda: [vgpu["name"] for vgpu in host.status()["vgpus"]] == ["fast"], "its vGPU is gone")
-        assert host.guest("vector_add", options=BEST_EFFORT).returncode == 0
+        assert host.guest("vector_add", options=CRITICAL).returncode == 0
         assert space(host)["nr_faults"] == 0
 
 
 def test_a_fault_ends_programs_of_the_space_and_no_others(host: Host) -> None:
     with program(host, OUTSIDE):
-        neighbour = start(host, CRITICAL)
-        keeper = host.start("/bin/cat", stdin=subprocess.PIPE, options=BEST_EFFORT)
-        assert "synchronize: cudaErrorIllegalAddress" in host.guest("fault", options=BEST_EFFORT).stdout
+        neighbour = start(host, BEST_EFFORT)
+        keeper = host.start("/bin/cat", stdin=subprocess.PIPE, options=CRITICAL)
+        assert "synchronize: cudaErrorIllegalAddress" in host.guest("fault", options=CRITICAL).stdout
         wait_until(lambda: space(host)["nr_faults"] >= 1, "the space starts anew", 5)
         assert "MPS does not tell whose fault that was" in host.log()
-        assert host.guest("vector_add", options=BEST_EFFORT).returncode == 0
+        assert host.guest("vector_add", options=CRITICAL).returncode == 0
         assert end(neighbour) != 0, "it was told of the fault"
         keeper.communicate(timeout=60)
 
 
 def test_a_worker_that_is_killed_in_a_kernel_costs_no_one_outside(host: Host) -> None:
     with program(host, OUTSIDE):
-        neighbour = start(host, CRITICAL)
         victim = start(host, BEST_EFFORT)
+        neighbour = start(host, CRITICAL)
         os.kill(worker(host, "slow"), signal.SIGKILL)
         assert end(victim) != 0
         end(neighbour)

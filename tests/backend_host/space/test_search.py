@@ -71,7 +71,7 @@ class Scene:
             rounds.append(Round(7, split, took_ns))
         self.page.add(rounds)
         self.now_ns += LOOK_NS
-        self.search.look(self.now_ns, [(0, 100, "answers")], best_effort)
+        self.search.look(self.now_ns, [(0, 100, "answers")], [(program, True) for program in best_effort])
         self.asked.append(self.page.split)
 
 
@@ -136,7 +136,7 @@ def test_whatever_workers_say_the_split_is_of_the_grid(looks: list[tuple[int, li
     for nr, rounds in looks:
         scene.page.nr, scene.page.newest = nr, [Round(*each) for each in rounds]
         scene.now_ns += LOOK_NS
-        scene.search.look(scene.now_ns, [(0, 100, "answers")], ["trains"])
+        scene.search.look(scene.now_ns, [(0, 100, "answers")], [("trains", True)])
         assert scene.page.split in words_of_grid()
 
 
@@ -152,22 +152,36 @@ class House:
     def all(self) -> list[Any]:
         return [("web", self.space, self.members)]
 
-    def look(self, *, is_at_work: bool = True) -> None:
+    def look(self, *, is_at_work: bool = True, waits: bool = False) -> None:
         self.gpu_ns += is_at_work
-        readings = [SimpleNamespace(slot=vgpu, pid=vgpu, vgpu=vgpu, gpu_ns=self.gpu_ns) for vgpu in self.members]
+        readings = [
+            SimpleNamespace(slot=vgpu, pid=vgpu, vgpu=vgpu, gpu_ns=self.gpu_ns, waits=waits) for vgpu in self.members
+        ]
         self.searches.look(cast(Any, readings))
 
 
-def test_best_effort_that_does_nothing_does_not_count() -> None:
+def test_best_effort_is_let_in_to_show_what_it_has_and_counts_then_by_that() -> None:
     page = Page()
     house = House(page)
-    for is_at_work, expected in ((True, 0), (False, 0), (True, 1), (False, 1)):
-        page.add([Round(7, WHOLE, 1_000_000)])
-        house.look(is_at_work=is_at_work)
-        told = house.searches.told("web")
-        assert told is not None
-        assert told.statistics.nr_whole >= expected
-    assert page.split == WHOLE
+    for _ in range(5):
+        page.add([Round(7, WHOLE, 1_000_000)] * 10)
+        house.look(is_at_work=False)
+    assert page.split != WHOLE, "with all of the device for rounds it could not show that it has work"
+    tried = page.split
+    for _ in range(20):
+        page.add([Round(7, tried, 1_000_000)] * 10)
+        house.look(is_at_work=False)
+    assert page.split == tried, "rounds beside nobody say nothing of a split"
+    for _ in range(20):
+        page.add([Round(7, page.split, 1_000_000)] * 10)
+        house.look(is_at_work=True)
+    assert page.split != tried
+    for _ in range(5):
+        page.add([Round(7, page.split, 1_000_000)] * 10)
+        house.look(is_at_work=False, waits=True)
+    told = house.searches.told("web")
+    assert told is not None
+    assert told.statistics.nr_missed == 0
 
 
 @pytest.mark.parametrize("change", ["no critical one", "turns", "not begun"])
