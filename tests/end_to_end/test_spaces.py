@@ -163,3 +163,10 @@ def test_without_spaces_each_takes_turns(tmp_path: Path) -> None:
         assert host.status()["spaces"] == []
     finally:
         stop_host(host)
+
+
+def test_best_effort_gets_on_beside_a_critical_one_that_never_rests(host: Host) -> None:
+    with program(host, CRITICAL):
+        for _ in range(2):
+            assert host.guest("vector_add", options=BEST_EFFORT).returncode == 0
+        assert worker(host, "fast")
