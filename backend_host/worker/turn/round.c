@@ -15,10 +15,10 @@
 /* One round in so many has all of the device: often enough to notice a change within a second of short rounds, and two
  * in a hundred of best effort's time. */
 #define WHOLE_EVERY 50u
-/* The word stands for so long behind a round at least: to give room and take it back takes tens of microseconds. */
-#define IDLE_LEAST_NS UINT64_C(500000)
-/* And no longer: a pause of that length is sleep. */
-#define IDLE_MOST_NS UINT64_C(20000000)
+/* The word stands for so long behind a round: to give room and take it back takes tens of microseconds, and while it
+ * stands best effort has nothing of the device. Where it stood for as long as the pauses between rounds usually last,
+ * rounds each 2 ms left best effort 0.2 of an H100 where turns left it 0.57 (docs/lab/space.md). */
+#define IDLE_NS UINT64_C(500000)
 
 /* FNV-1a. */
 static uint32_t mixed(uint32_t signature, uint64_t value)
@@ -76,11 +76,7 @@ static void write_before(struct fgw_worker *worker, struct fgw_stream *stream, u
 static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     struct fgw_rounds *rounds = &worker->turn->rounds;
-    const uint64_t now_ns = fgw_clock_ns();
-    if (rounds->ended_ns != 0) {
-        fgv_habit_note(&rounds->pause, now_ns - rounds->ended_ns);
-    }
-    rounds->began_ns = now_ns;
+    rounds->began_ns = fgw_clock_ns();
     rounds->signature = SIGNATURE_FIRST;
     const bool is_whole = ++rounds->nr % WHOLE_EVERY == 0;
     const uint32_t wanted = is_whole ? FGW_SPLIT_WHOLE : fgw_space_split(&worker->grantee);
@@ -125,12 +121,6 @@ void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, cons
     rounds->signature = with_request(rounds->signature, request);
 }
 
-static uint64_t idle_ns(const struct fgw_worker *worker)
-{
-    const uint64_t usual_ns = fgv_habit_most_ns(&worker->turn->rounds.pause, IDLE_LEAST_NS);
-    return usual_ns < IDLE_LEAST_NS ? IDLE_LEAST_NS : usual_ns < IDLE_MOST_NS ? usual_ns : IDLE_MOST_NS;
-}
-
 /* Another program of this vGPU may be at work, whose room this is, too. */
 static bool is_vgpu_idle(const struct fgw_worker *worker)
 {
@@ -166,7 +156,7 @@ uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns)
     if (rounds->split == 0 || rounds->began_ns != 0) {
         return UINT64_MAX;
     }
-    const uint64_t due_ns = rounds->ended_ns + idle_ns(worker);
+    const uint64_t due_ns = rounds->ended_ns + IDLE_NS;
     return now_ns < due_ns ? due_ns - now_ns : 0;
 }
 
