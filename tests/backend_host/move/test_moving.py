@@ -57,7 +57,7 @@ def test_what_was_used_is_counted_where_it_was(travel: Travel) -> None:
     assert vgpu.earlier.used_ns == now.used_ns - account.used_ns
     assert vgpu.earlier.used_ns == travel.gpus[HERE].retired_ns + vgpu.gpu.retired_ns
     assert now.share == pytest.approx(account.used_ns / max(1, gpus[THERE].used_ns))
-    travel.registry.remove("web")
+    travel.remove("web")
     gpus, _ = travel.registry.snapshot()
     assert sum(gpu.used_ns for gpu in gpus) == now.used_ns
 
@@ -185,7 +185,7 @@ def test_a_patient_worker_is_patient_there(travel: Travel, monkeypatch: pytest.M
 
 def test_a_move_is_not_told_of_another_vgpu_of_its_name(travel: Travel) -> None:
     move = travel.move(travel.opened(), THERE)
-    travel.registry.remove("web")
+    travel.remove("web")
     assert travel.moves.find("web") is move
     travel.opened()
     assert travel.moves.find("web") is None

@@ -112,6 +112,12 @@ class Travel:
         assert move.wait(LIMIT_S)
         return move
 
+    def remove(self, name: str) -> None:
+        """The vGPU goes, with its region, where its programs write nothing any more."""
+        for guest in self.guests:
+            guest.stop_beating()
+        self.registry.remove(name)
+
     def check_nothing_left(self, vgpus: Mapping[int, int], workers: Mapping[int, int]) -> None:
         """But so many places and slots, by Gpus' numbers."""
         for gpu in self.gpus:
