@@ -436,8 +436,6 @@ class Workers:
             self._suspect(f"a program got CUDA error {reading.last_error}")
         has_served = reading is not None and reading.state in SERVED
         self._page.repair(worker.slot)
-        if pool.shared is not None:
-            pool.shared.ended(status, reading)
         with self._lock:
             was_warm = worker in pool.warm
             if was_warm:
@@ -452,6 +450,8 @@ class Workers:
         self._page.worker_free(worker.slot)
         with self._lock:
             del self._all[worker]
+        if pool.shared is not None:
+            pool.shared.ended(status, reading)
         worker.is_ended.set()
         if not self._is_stopping:
             self._judge(status, was_warm, has_served, pool)

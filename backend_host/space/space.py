@@ -50,6 +50,8 @@ class _Look:
 
     is_over: threading.Event = field(default_factory=threading.Event)
     found_open: bool = False
+    clears: bool = False
+    """It has the split word made zero, and looks at nothing."""
 
 
 class Space:
@@ -138,17 +140,16 @@ class Space:
             os.close(page)
 
     def end(self, worker: WorkerProcess) -> None:
-        """See Shared. After a fault nothing of theirs runs any more, and MPS gives no answer about clients."""
-        if self.together.shares_faults and not self._is_faulted:
+        """See Shared. After a fault nothing of its runs any more, and MPS gives no answer about such clients."""
+        reading = worker.reading()
+        is_dead = self._is_faulted or (reading is not None and reading.last_error in STICKY)
+        if self.together.shares_faults and not is_dead:
             threading.Thread(target=self._end, args=(worker,), name="end", daemon=True).start()
         else:
             worker.kill()
 
     def _end(self, worker: WorkerProcess) -> None:
         if worker.is_ended.wait(_BY_ITSELF_S):
-            return
-        if self._is_faulted:
-            worker.kill()
             return
         try:
             if self.together.terminate(worker.process.pid):
@@ -159,8 +160,10 @@ class Space:
 
     def ended(self, status: int, last: WorkerReading | None) -> None:
         """See Shared."""
-        if status or (last is not None and last.last_error in STICKY) or not self._has_critical():
+        if status or (last is not None and last.last_error in STICKY):
             self.look()
+        if not self._has_critical():
+            self._asked.put(_Look(clears=True))
 
     def _has_critical(self) -> bool:
         """Whether a program has a worker that may ask for room by the split word."""
@@ -175,7 +178,10 @@ class Space:
         self._begin()
         while (look := self._asked.get()) is not None:
             try:
-                self._check()
+                if look.clears:
+                    self._clear()
+                else:
+                    self._check()
             except Exception:
                 log.exception("a look at the space %s failed", self.name)
             look.found_open = self._is_open
@@ -191,8 +197,6 @@ class Space:
         if self._client is None:
             return
         error = self._client.probe()
-        if error == 0:
-            self._clear()
         if error == 0 or (error == SILENT and not self.together.shares_faults):
             return  # softgpu is not preempted: a kernel outside may keep the sign back, and no fault does
         what = {GONE: "its process has ended", SILENT: "no sign of life"}.get(error, f"CUDA error {error}")

@@ -10,7 +10,7 @@ from tests.backend_host.parts import PAGE, TRACK, TURN, load_parts
 US = 1000
 WORK_NS, LATE_NS = 500 * US, 10 * US
 LEAD_NS = 50 * US
-PARTS = ("rest", *TURN, *PAGE, *TRACK)
+PARTS = ("rest", "round", *TURN, *PAGE, *TRACK)
 MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
 
 
