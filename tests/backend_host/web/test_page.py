@@ -81,7 +81,7 @@ def test_it_shows_the_last_hour_and_asks_nobody_else(browser: "Browser", host: S
         assert visit.page.title() == "FairGV a-host"
         assert visit.page.locator("#legend .name").all_text_contents() == ["one", "went (gone)", "two"]
         cells = visit.page.locator("#rows tr").first.locator("td").all_text_contents()
-        assert cells == ["50.0 %", "66.7 %", "50.0 %", "75.0 %", "2", "30.0", "12 ms", "2.0 GiB", NONE, "1"]
+        assert cells == ["50.0 %", "66.7 %", "50.0 %", "75.0 %", "2", "fair", "30.0", "12 ms", "2.0 GiB", NONE, "1"]
         assert visit.page.locator(".gpu .number").nth(1).text_content() == "150.0 %"
         assert visit.page.locator(".gpu .number").nth(2).text_content() == "4.0 GiB of 80.0 GiB"
         assert visit.page.locator("canvas").count() == 3
