@@ -21,6 +21,7 @@ BY_MODULE = {
 DONE_WITHOUT = {
     "libvirt": "python3-libvirt is recommended",
     "matplotlib": "fairgv-sim --plot says what it lacks",
+    "numpy": "python -m scheduler.space says what it lacks",
     "pynvml": "fairgv-host doctor says what is unknown without it",
 }
 OF_BUILDS = {"build_ffi.py", "generate.py", "demo.py"}

@@ -141,3 +141,12 @@ def test_help_has_the_searches_and_an_example() -> None:
     )
     for word in (*SEARCHES, "--micro", "--target", "replay benchmarks/space/surfaces.json --micro"):
         assert word in result.stdout
+
+
+def test_without_numpy_it_says_what_it_lacks() -> None:
+    code = "import runpy, sys; sys.modules['numpy'] = None; runpy.run_module('scheduler.space', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        "python -m scheduler.space: searches that predict need numpy, which no package of ours brings: pip install numpy"
+    ]
