@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from tests.end_to_end.host import Host
+from tests.end_to_end.host import Host, wait_until
 
 CRITICAL = ("--vgpu", "fast", "--class", "critical", "--qos", "1.2", "--space", "web")
 BEST_EFFORT = ("--vgpu", "slow", "--class", "best-effort", "--space", "web")
@@ -32,6 +32,8 @@ def vgpu(host: Host, name: str) -> dict[str, Any]:
 
 
 def worker(host: Host, name: str) -> int:
+    """That of its one program, once others of it have ended."""
+    wait_until(lambda: len(vgpu(host, name)["clients"]) == 1, "it has one program")
     [client] = vgpu(host, name)["clients"]
     return int(client["worker_pid"])
 

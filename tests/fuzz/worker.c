@@ -34,12 +34,14 @@
 #include "page/layout.h"
 #include "parts/making.h"
 #include "parts/parts.h"
+#include "parts/persistent.h"
 #include "parts/state.h"
 #include "parts/variant.h"
 #include "stand_in.h"
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/beside.h"
+#include "turn/round.h"
 #include "turn/turn.h"
 #include "turn/ways.h"
 
@@ -177,7 +179,9 @@ void fuzz_round(struct fgw_worker *worker)
         fgw_host_poll(worker);
     }
     fgw_turn_poll(worker, fgw_clock_ns());
-    fgw_parts_poll(worker);
+    fgw_makings_poll(worker);
+    fgw_persistent_poll(worker);
+    fgw_round_poll(worker, fgw_clock_ns());
 }
 
 /* A driver's thread that carries out a function of the host, when it comes to that. */
