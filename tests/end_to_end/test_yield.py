@@ -106,7 +106,7 @@ def test_both_get_on_and_the_bytes_are_the_same(strict_host: Host) -> None:
     alone = strict_host.guest("gives_way", TIMES, "plain")
     assert alone.returncode == 0, alone.stdout + alone.stderr
     with staying(strict_host) as (child, file):
-        beside = strict_host.guest("matrix_mul", "6", "1000", options=("--vgpu", "short"))
+        beside = strict_host.guest("matrix_mul", "6", "3000", options=("--vgpu", "short"))
         assert beside.returncode == 0, beside.stdout + beside.stderr
         assert nr_gave_way(strict_host, "long") > 3, "more than once, as it goes on where it was"
         shown = host_command(strict_host.state_dir, "status").stdout
