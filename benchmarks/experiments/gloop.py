@@ -15,31 +15,30 @@ figures show that the programs run, and nothing more.
 
 import argparse
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from benchmarks.document import Document, Record
-from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, setting
+from benchmarks.experiment import Reporter, Subjects, names_of, setting
 from benchmarks.gloop import apps, many, points, servers, shares
+from benchmarks.in_parts import ExperimentInParts
 from benchmarks.paper import Finding
 from benchmarks.part import Part
-from benchmarks.sheet import Sheet
-from benchmarks.style import head
 
 PARTS: tuple[Part, ...] = (points.PART, apps.PART, many.PARTS[0], shares.PART, servers.PART, many.PARTS[1])
 NAMES = tuple(part.name for part in PARTS)
 SHORT = ("lavaMD", "mummergpu", "tpacf")
 """Whose kernels by callbacks take as long as plain ones in the paper, within 2 %."""
-PANEL_INCHES = (8, 4.6)
 
 
-class GLoop(Experiment):
+class GLoop(ExperimentInParts):
     """`fairgv-bench gloop`."""
 
     name = "gloop"
     summary = "event-driven kernels: what points cost, and how such programs share the GPU"
     seconds = 3.0
     repetitions = 1
+    parts = PARTS
+    title = "Event-driven kernels"
     subjects: ClassVar[Subjects] = {
         points.KIND: ("step",),
         apps.KIND: ("app", "way", "system"),
@@ -68,14 +67,6 @@ class GLoop(Experiment):
                     for record in part.measure(options, settings, reporter):
                         yield {**record, "repetition": repetition}
 
-    def sheets(self, document: Document) -> list[Sheet]:
-        """One for each part that was measured."""
-        return [sheet for part in PARTS if (sheet := part.sheet(document)) is not None]
-
-    def figures(self, document: Document) -> dict[str, float]:
-        """Of all parts; their names begin with the part's."""
-        return {name: figure for part in PARTS for name, figure in part.figures(document).items()}
-
     def findings(self, document: Document) -> list[Finding]:
         """What the paper has a number for."""
         figures = self.figures(document)
@@ -100,16 +91,3 @@ class GLoop(Experiment):
             if values := [figures[label] for label in labels if label in figures]:
                 found.append(Finding(name, detail, max(values)))
         return found
-
-    def plot(self, document: Document, figure: Any) -> None:
-        """A panel for each part that was measured, with its finding; the first one's is the picture's."""
-        measured = [part for part in PARTS if part.sheet(document) is not None]
-        if not measured:
-            raise NotMeasurableError("nothing was measured")
-        figure.set_size_inches(PANEL_INCHES[0], PANEL_INCHES[1] * len(measured))
-        told: list[str] = []
-        for axes, part in zip(figure.subplots(len(measured), 1, squeeze=False)[:, 0], measured, strict=True):
-            if finding := part.draw(axes, document):
-                axes.set_title(finding if told else "", fontsize="small")
-                told.append(finding)
-        head(figure, told[0] if told else "Event-driven kernels", document)

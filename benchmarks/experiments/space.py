@@ -10,29 +10,28 @@ Wrong when something else runs on the device. softgpu's figures show that the pr
 
 import argparse
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from benchmarks.document import Document, Record
-from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, setting
+from benchmarks.experiment import Reporter, Subjects, names_of, setting
+from benchmarks.in_parts import ExperimentInParts
 from benchmarks.paper import Finding
 from benchmarks.part import Part
-from benchmarks.sheet import Sheet
 from benchmarks.space import search, start, surfaces
-from benchmarks.style import head
 
 PARTS: tuple[Part, ...] = (surfaces.PART, start.PART, search.PART)
 NAMES = tuple(part.name for part in PARTS if part is not surfaces.PART)
-PANEL_INCHES = (8, 4.6)
 
 
-class Space(Experiment):
+class Space(ExperimentInParts):
     """`fairgv-bench space`."""
 
     name = "space"
     summary = "sharing in space: critical programs beside best-effort ones"
     seconds = 2.0
     repetitions = 1
+    parts = PARTS
+    title = "Sharing in space"
     subjects: ClassVar[Subjects] = {
         surfaces.KIND: ("file", "best_effort", "critical"),
         start.KIND: ("way", "block_us"),
@@ -66,30 +65,9 @@ class Space(Experiment):
         for part in self._parts(options):
             yield from part.measure(options, setting(options), reporter)
 
-    def sheets(self, document: Document) -> list[Sheet]:
-        """One for each part that was measured."""
-        return [sheet for part in PARTS if (sheet := part.sheet(document)) is not None]
-
-    def figures(self, document: Document) -> dict[str, float]:
-        """Of all parts; their names begin with the part's."""
-        return {name: figure for part in PARTS for name, figure in part.figures(document).items()}
-
     def findings(self, document: Document) -> list[Finding]:
         """What the paper has a number for."""
         return [*search.findings(document), *surfaces.findings(document)]
-
-    def plot(self, document: Document, figure: Any) -> None:
-        """A panel for each part that was measured, with its finding; the first one's is the picture's."""
-        measured = [part for part in PARTS if part.sheet(document) is not None]
-        if not measured:
-            raise NotMeasurableError("nothing was measured")
-        figure.set_size_inches(PANEL_INCHES[0], PANEL_INCHES[1] * len(measured))
-        told: list[str] = []
-        for axes, part in zip(figure.subplots(len(measured), 1, squeeze=False)[:, 0], measured, strict=True):
-            if finding := part.draw(axes, document):
-                axes.set_title(finding if told else "", fontsize="small")
-                told.append(finding)
-        head(figure, told[0] if told else "Sharing in space", document)
 
     def _parts(self, options: argparse.Namespace) -> list[Part]:
         if options.calibrate:

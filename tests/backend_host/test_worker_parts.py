@@ -291,12 +291,34 @@ def beside(host: Host, region: Region, settings: dict[str, int]) -> Iterator[tup
     kernels = Kernels(Served(host, region, slicing=settings))
     kernels.count()
     kernels.guest.ok("cuCtxSynchronize")
-    with make_region() as other_region:
-        other = Kernels(Served(host, other_region))
+    with another(host) as other:
+        yield kernels, other
+
+
+@contextlib.contextmanager
+def another(host: Host) -> Iterator[Kernels]:
+    """One of another vGPU, which has done something."""
+    with make_region() as region:
+        other = Kernels(Served(host, region))
         other.count(1)
         other.guest.ok("cuCtxSynchronize")
-        yield kernels, other
+        yield other
         other.guest.stop_beating()
+
+
+def check_handed_over(host: Host, kernels: Kernels, other: Kernels, ns: int) -> None:
+    """In the midst of a large launch, with blocks of this length, one that stands before has the GPU, and the launch goes on."""
+    host.control.set_standing(kernels.served.vgpu, 2.0, 0.0, charged_ns=0)
+    host.control.set_standing(other.served.vgpu, 1.0, 0.0, charged_ns=0)
+    nr_parts = kernels.reading().nr_parts
+    kernels.count(LARGE, ns)
+    long = kernels.guest.begin("cuCtxSynchronize")
+    wait_until(lambda: kernels.reading().nr_parts > nr_parts, "it has begun")
+    other.count(1)
+    assert other.words(1) == expected(nr_blocks=1)
+    assert not kernels.guest.is_answered(long)
+    assert kernels.guest.finish("cuCtxSynchronize", long).result == 0
+    assert kernels.words(LARGE) == expected(nr_blocks=LARGE)
 
 
 @pytest.mark.parametrize("stands_before", [True, False])
@@ -327,14 +349,4 @@ def test_who_wakes_beside_a_launch_in_parts_need_not_wait_for_the_slice(
 @pytest.mark.parametrize("settings", [BOXES, {**PERSISTENT, "run_blocks": 0}], ids=["boxes", "persistent"])
 def test_the_gpu_is_handed_over_within_a_launch(host: Host, region: Region, settings: dict[str, int]) -> None:
     with beside(host, region, settings) as (kernels, other):
-        host.control.set_standing(kernels.served.vgpu, 2.0, 0.0, charged_ns=0)
-        host.control.set_standing(other.served.vgpu, 1.0, 0.0, charged_ns=0)
-        nr_parts = kernels.reading().nr_parts
-        kernels.count(LARGE, 4 * LONG_NS)
-        long = kernels.guest.begin("cuCtxSynchronize")
-        wait_until(lambda: kernels.reading().nr_parts > nr_parts, "it has begun")
-        other.count(1)
-        assert other.words(1) == expected(nr_blocks=1)
-        assert not kernels.guest.is_answered(long)
-        assert kernels.guest.finish("cuCtxSynchronize", long).result == 0
-        assert kernels.words(LARGE) == expected(nr_blocks=LARGE)
+        check_handed_over(host, kernels, other, 4 * LONG_NS)

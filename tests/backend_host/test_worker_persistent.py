@@ -21,6 +21,8 @@ from tests.backend_host.test_worker_parts import (
     NR_BLOCKS,
     PERSISTENT,
     Kernels,
+    another,
+    check_handed_over,
     expected,
 )
 from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, STREAM, kernel_image, make_region
@@ -157,10 +159,7 @@ def test_without_a_place_it_waits_until_there_is_one(host: Host, region: Region,
 
 def test_who_was_kept_out_gets_a_turn_beside_one_that_always_wants_one(host: Host, region: Region) -> None:
     served, kernels = divided(host, region, WHOLE_PERSISTENT)
-    with make_region() as other_region:
-        other = Kernels(Served(host, other_region))
-        other.count(1)
-        other.guest.ok("cuCtxSynchronize")
+    with another(host) as other:
         host.control.set_standing(kernels.served.vgpu, 1.0, 0.0, charged_ns=0)
         host.control.set_standing(other.served.vgpu, 2.0, 0.0, charged_ns=0)
         nr_parts = kernels.reading().nr_parts
@@ -176,7 +175,6 @@ def test_who_was_kept_out_gets_a_turn_beside_one_that_always_wants_one(host: Hos
         assert not other.guest.is_answered(goes_on)
         assert kernels.words() == expected()
         assert other.guest.finish("cuCtxSynchronize", goes_on).result == 0
-        other.guest.stop_beating()
 
 
 def test_a_client_that_leaves_while_its_launch_is_kept_out(host: Host, region: Region) -> None:
@@ -208,23 +206,9 @@ def test_a_split_that_changes_all_the_time(host: Host, region: Region, take_back
 
 def test_the_gpu_is_handed_over_under_a_split(host: Host, region: Region) -> None:
     served, kernels = divided(host, region, WHOLE_PERSISTENT)
-    with make_region() as other_region:
-        other = Kernels(Served(host, other_region))
-        other.count(1)
-        other.guest.ok("cuCtxSynchronize")
-        host.control.set_standing(kernels.served.vgpu, 2.0, 0.0, charged_ns=0)
-        host.control.set_standing(other.served.vgpu, 1.0, 0.0, charged_ns=0)
+    with another(host) as other:
         served.split(NR_MULTIPROCESSORS | (NR_EACH - 2) << SPLIT_K_SHIFT)
-        nr_parts = kernels.reading().nr_parts
-        kernels.count(LARGE, 2 * LONG_NS)
-        long = kernels.guest.begin("cuCtxSynchronize")
-        wait_until(lambda: kernels.reading().nr_parts > nr_parts, "it has begun")
-        other.count(1)
-        assert other.words(1) == expected(nr_blocks=1)
-        assert not kernels.guest.is_answered(long)
-        assert kernels.guest.finish("cuCtxSynchronize", long).result == 0
-        assert kernels.words(LARGE) == expected(nr_blocks=LARGE)
-        other.guest.stop_beating()
+        check_handed_over(host, kernels, other, 2 * LONG_NS)
 
 
 @pytest.fixture
