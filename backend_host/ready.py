@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import threading
@@ -12,12 +13,19 @@ from collections.abc import Callable
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
 
+_MOST_SIGNALS = 4096
+"""That are taken note of at once; more wake it again."""
+
 
 class Latch:
     """An event that a signal handler may set.
 
     A `threading.Event` is guarded by a lock: a handler that runs just when its own thread holds the lock, at the start of `wait`, never
     gets it.
+
+    Python's handlers run in the main thread, between two of its steps. A signal that comes after the last step before it sleeps, or that
+    another thread gets, does not end its sleep: on a loaded machine one of ten was not heard, as a thread that lets others in waits for
+    them on its way into the kernel. So what the kernel runs for a signal writes into a socket that `wait` looks at.
     """
 
     def __init__(self) -> None:
@@ -37,8 +45,19 @@ class Latch:
         return bool(self._poll.poll(0))
 
     def wait(self) -> None:
-        """Returns once it is set."""
-        self._poll.poll()
+        """Returns once it is set. For the main thread."""
+        heard, tells = socket.socketpair()
+        with heard, tells:
+            heard.setblocking(False)
+            tells.setblocking(False)
+            before = signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
+            self._poll.register(heard, select.POLLIN)
+            try:
+                while (self._fd, select.POLLIN) not in self._poll.poll():
+                    heard.recv(_MOST_SIGNALS)
+            finally:
+                self._poll.unregister(heard)
+                signal.set_wakeup_fd(before)
 
 
 class ReadyPipe:

@@ -270,7 +270,7 @@ def test_in_the_foreground_it_speaks_and_ends_with_a_signal(tmp_path: Path) -> N
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("line", range(12))
+@pytest.mark.parametrize("line", range(24))
 def test_a_signal_at_any_point_of_waiting_is_seen(line: int) -> None:
     """The handler runs before the given line of `wait`, counted through the Python code that it calls."""
     latch = Latch()
@@ -292,6 +292,27 @@ def test_a_signal_at_any_point_of_waiting_is_seen(line: int) -> None:
         signal.signal(signal.SIGUSR1, before)
         last_resort.join()
     assert latch.is_set()
+
+
+@pytest.mark.timeout(30)
+def test_a_signal_that_another_thread_gets_is_seen() -> None:
+    """The main thread sleeps by then, and its sleep does not end. So it is where a signal comes when it is about to sleep."""
+    latch = Latch()
+    before = signal.signal(signal.SIGUSR1, lambda *_: latch.set())
+    sleeps = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/wchan")
+
+    def gets_it() -> None:
+        while "poll" not in sleeps.read_text():
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    thread = threading.Thread(target=gets_it)
+    thread.start()
+    try:
+        latch.wait()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_workers_that_cannot_start(tmp_path: Path) -> None:

@@ -442,8 +442,7 @@ def test_its_manager_hears_of_it(service: Service) -> None:
             while not (word := words.get(timeout=HEARD_S)).startswith("STOPPING=1"):
                 pass
             assert "leaves programs to the next daemon" in word, "it may be a restart"
-            child.communicate()
-            assert child.returncode == 0
+            assert child.wait() == 0
 
 
 def test_what_is_kept_outlives_the_daemon(service: Service) -> None:
