@@ -49,10 +49,15 @@ def _subject(document: Document) -> Callable[[Record], tuple[object, ...]]:
         subjects = EXPERIMENTS[kind].subjects
         return lambda record: (
             record["kind"],
-            *(record[name] for name in subjects.get(record["kind"], ())),
-            *(guest["weight"] for guest in record.get("guests", ())),
+            *(_one_value(record[name]) for name in subjects.get(record["kind"], ())),
+            *(guest.get("weight") for guest in record.get("guests", ())),
         )
     return lambda step: (step["name"],)
+
+
+def _one_value(value: object) -> object:
+    """A list's values in one that can be compared by a table."""
+    return tuple(map(_one_value, value)) if isinstance(value, list) else value
 
 
 def _list_of(document: Document) -> str:

@@ -42,6 +42,20 @@ def test_repetitions_of_one_document_stay_together() -> None:
     assert surviving([both]) == [both]
 
 
+def test_a_list_may_tell_what_a_record_is_about() -> None:
+    """As of a port beside throttles, whose guests have no weights of their own in the record."""
+
+    def shares(date: str, *weights: list[int]) -> dict[str, Any]:
+        records = [
+            {"kind": "gloop shares", "target": "grep", "weights": each, "guests": [{"throughput": 1.0}]}
+            for each in weights
+        ]
+        return {**document(date, *records), "experiment": "gloop"}
+
+    older, newer = shares("2026-01-02", [1, 1], [2, 1]), shares("2026-01-03", [2, 1])
+    assert surviving([older, newer]) == [{**older, "records": older["records"][:1]}, newer]
+
+
 def test_another_device_is_another_subject() -> None:
     here, there = (
         document("2026-01-03", run("scan", 3.0, 1)),
