@@ -62,10 +62,10 @@ $(MODULES): $(STAMP) $(MODULE_SOURCES) $(wildcard $(MODULE_FILES)) \
 demo: setup
 	@$(BIN)/python -m backend_host.demo
 
-# What fails runs once more, alone; tests/gate.py tells what that means. Tests wait for about as long as they compute, so five at a time
+# What fails runs once more, alone; tests/gate.py tells what that means. Tests wait for about as long as they compute, so four at a time
 # keep two processors busy. Python keeps what it compiles, also where the environment says no: tests start it thousands of times.
 test: setup $(FRAMEWORKS) $(BROWSER)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu and not package' -n 3 --dist loadfile --no-loadscope-reorder
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu and not package' -n 4 --dist loadfile --no-loadscope-reorder
 
 # What is about time and processes, again and again beside two busy ones; how often each fails comes last.
 TIMES ?= 20
