@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from backend_host.config import load_config
+from backend_host.config import Config, load_config
 from backend_host.entitlement import Entitlement
 from benchmarks.devices import native_environment
 from benchmarks.guests.machine import machines
@@ -61,10 +61,21 @@ def open_guests(
     policy: str, setting: Setting, weights: Sequence[int] = (1,), programs: Sequence[Path] = ()
 ) -> Iterator[Guests]:
     """For several sessions with the same guests; see `open_session`."""
+    with daemon_config(policy, setting) as config:
+        if setting.guests == "vm":
+            with machines(config, weights, programs, setting.pinning, has_doorbell=setting.has_doorbell) as booted:
+                yield booted
+        else:
+            yield ProcessGuests(config, weights, setting.pinning)
+
+
+@contextlib.contextmanager
+def daemon_config(policy: str, setting: Setting) -> Iterator[Config]:
+    """Of a daemon whose folder is there for the block."""
     with tempfile.TemporaryDirectory(prefix="fairgv-bench-", ignore_cleanup_errors=True) as directory:
         state_dir = Path(directory)
         state_dir.chmod(0o711)  # workers of another user pass through
-        config = load_config(
+        yield load_config(
             None,
             state_dir=state_dir,
             device=setting.device,
@@ -75,8 +86,3 @@ def open_guests(
             vgpu=ON_ONE_GPU,
             **setting.daemon,
         )
-        if setting.guests == "vm":
-            with machines(config, weights, programs, setting.pinning, has_doorbell=setting.has_doorbell) as booted:
-                yield booted
-        else:
-            yield ProcessGuests(config, weights, setting.pinning)

@@ -129,13 +129,18 @@ class ProcessSession:
     lead_s = LEAD_S
 
     def __init__(
-        self, config: Config, weights: Sequence[int], pinning: Pinning | None, stack: contextlib.ExitStack
+        self,
+        config: Config,
+        entitlements: Mapping[str, Mapping[str, object]],
+        pinning: Pinning | None,
+        stack: contextlib.ExitStack,
     ) -> None:
+        """`entitlements`: of each vGPU, by its name, by the keys that requests have."""
         self._state_dir, self._pinning = config.state_dir, pinning
-        self._names = [f"vgpu-{index}" for index in range(len(weights))]
-        for name, weight in zip(self._names, weights, strict=True):
+        self._names = list(entitlements)
+        for name, entitlement in entitlements.items():
             holder = stack.enter_context(Connection(config.socket_path))
-            opened = holder.ask("open", name=name, weight=weight, memory_bytes=0, region_bytes=config.region_bytes)
+            opened = holder.ask("open", name=name, memory_bytes=0, region_bytes=config.region_bytes, **entitlement)
             os.close(opened["fd"])
 
     def start(
@@ -179,7 +184,8 @@ class ProcessGuests:
         """See `Guests`."""
         config = replace(self.config, **settings)  # type: ignore[arg-type] # names and values of settings
         with daemon(config, self.pinning), contextlib.ExitStack() as stack:
-            yield ProcessSession(config, self.weights, self.pinning, stack)
+            entitlements = {f"vgpu-{index}": {"weight": weight} for index, weight in enumerate(self.weights)}
+            yield ProcessSession(config, entitlements, self.pinning, stack)
 
 
 @contextlib.contextmanager
