@@ -16,6 +16,7 @@
 #include "micro.cuh"
 #include "nn.cuh"
 #include "pathfinder.cuh"
+#include "spin.cuh"
 #include "spmv.cuh"
 
 /* On a GPU a round takes 0.2 to 1 ms with all of it, and there are more blocks than fit at once. */
@@ -33,6 +34,10 @@ static const struct known KNOWN[] = {
     {"pathfinder", make_path, 2, 2340}, {"spmv", make_spmv, 2, 2048},
 };
 
+static const double MOST_SPIN_US = 1e6;
+
+/* "spin-20" */
+static const char SPIN_NAME[] = "spin-%lf%n";
 /* "stride-8-overlap-0.05-iterations-2" */
 static const char MICRO_NAME[] = "stride-%d-overlap-%f-iterations-%d";
 
@@ -42,6 +47,11 @@ static std::unique_ptr<program> make_program(const char *name, bool is_large)
         if (strcmp(known.name, name) == 0) {
             return known.make(is_large ? known.large : known.small);
         }
+    }
+    double us;
+    int nr_read = 0;
+    if (sscanf(name, SPIN_NAME, &us, &nr_read) == 1 && !name[nr_read] && us > 0 && us <= MOST_SPIN_US) {
+        return make_spin(name, us);
     }
     struct micro_shape shape;
     if (sscanf(name, MICRO_NAME, &shape.stride, &shape.overlap, &shape.iterations) != 3 || shape.stride < 1 ||

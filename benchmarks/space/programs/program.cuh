@@ -1,7 +1,7 @@
 /*
  * A program of the measurements in space: what one block does (`View::block`), the same as loops on the host
  * (`View::loops`), its arrays on both sides, and both ways to launch it, as a plain grid and persistently. A round is
- * all phases, one launch each.
+ * all phases, one launch each; a repeated launch is the first phase many times.
  *
  * A View is a plain structure of pointers and sizes, once for the host and once for the device, passed to kernels by
  * value. After each phase the loops and the device shall agree in every array.
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "giving.cuh"
+#include "telling.cuh"
 
 #define CUDA(call)                                                                                                     \
     do {                                                                                                               \
@@ -79,6 +80,7 @@ struct program {
     virtual ~program() {}
     virtual void launch(unsigned phase, cudaStream_t stream) = 0;
     virtual void launch_persistent(const struct giving &giving, unsigned nr, cudaStream_t stream) = 0;
+    virtual void launch_repeated(unsigned times, const struct telling &telling, cudaStream_t stream) = 0;
     virtual unsigned most_each() = 0; /* how many of its blocks a multiprocessor holds at once, at most MOST_EACH */
     virtual void loops(unsigned phase) = 0;
 
@@ -144,6 +146,12 @@ template <class View> struct program_of : program {
     void launch_persistent(const struct giving &giving, unsigned nr, cudaStream_t stream) override
     {
         persistent<<<nr, THREADS, 0, stream>>>(views[DEVICE], giving);
+        CUDA(cudaGetLastError());
+    }
+
+    void launch_repeated(unsigned times, const struct telling &telling, cudaStream_t stream) override
+    {
+        repeated<<<nr_blocks * times, THREADS, 0, stream>>>(views[DEVICE], nr_blocks, telling);
         CUDA(cudaGetLastError());
     }
 

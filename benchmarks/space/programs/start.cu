@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "command.cuh"
-#include "program.cuh"
+#include "spin.cuh"
 
 static const char *const WAYS[] = {"plain", "low", "part", "green", "half", "word"};
 
@@ -45,25 +45,6 @@ static struct {
 struct page {
     unsigned long long counter;
     unsigned live[MOST_MULTIPROCESSORS], split;
-};
-
-struct spin_view {
-    unsigned long long ns, *counter; /* of blocks that have ended; none: they are not counted here */
-
-    __device__ void block(unsigned, unsigned) const
-    {
-        if (threadIdx.x == 0) {
-            unsigned long long begun, now;
-            asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
-            do {
-                asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-            } while (now - begun < ns);
-            if (counter) {
-                atomicAdd(counter, 1);
-            }
-        }
-        __syncthreads(); /* all of the block keeps its place */
-    }
 };
 
 /* Calls a function of the driver's, which this program is not linked with. */
