@@ -4,6 +4,7 @@ surfaces (--calibrate): how much slower rounds get beside a best-effort program,
 one process.
 start: how soon a short kernel has ended beside another process' blocks, by the way of sharing. Natively; MPS for the time of it.
 search: what searches of a split come to over recorded surfaces. Without a device.
+pairs: the same programs live, each a guest, once the daemon's search has settled.
 
 Wrong when something else runs on the device. softgpu's figures show that the programs run, and nothing more.
 """
@@ -17,9 +18,9 @@ from benchmarks.experiment import Reporter, Subjects, names_of, setting
 from benchmarks.in_parts import ExperimentInParts
 from benchmarks.paper import Finding
 from benchmarks.part import Part
-from benchmarks.space import search, start, surfaces
+from benchmarks.space import pairs, search, start, surfaces
 
-PARTS: tuple[Part, ...] = (surfaces.PART, start.PART, search.PART)
+PARTS: tuple[Part, ...] = (surfaces.PART, start.PART, search.PART, pairs.PART)
 NAMES = tuple(part.name for part in PARTS if part is not surfaces.PART)
 
 
@@ -37,6 +38,7 @@ class Space(ExperimentInParts):
         start.KIND: ("way", "block_us"),
         search.KIND: ("search", "target"),
         search.ERRORS: ("predictor",),
+        pairs.KIND: ("best_effort", "critical", "target", "pause_us"),
     }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -44,6 +46,7 @@ class Space(ExperimentInParts):
         told = f"of {', '.join(NAMES)} (default all)"
         parser.add_argument("--only", type=names_of(NAMES), default=list(NAMES), metavar="NAME,...", help=told)
         surfaces.add_options(parser)
+        pairs.add_options(parser)
 
     def check(self, options: argparse.Namespace) -> None:
         """Where surfaces go."""
@@ -67,7 +70,7 @@ class Space(ExperimentInParts):
 
     def findings(self, document: Document) -> list[Finding]:
         """What the paper has a number for."""
-        return [*search.findings(document), *surfaces.findings(document)]
+        return [*search.findings(document), *surfaces.findings(document), *pairs.findings(document)]
 
     def _parts(self, options: argparse.Namespace) -> list[Part]:
         if options.calibrate:

@@ -1,0 +1,287 @@
+"""Pairs of programs live, through FairGV: what a critical program's rounds take beside a best-effort one, once the search has settled.
+
+Each pair has a space of its own. First both programs work alone there, one after the other: what rounds take, and how fast best effort is.
+Then both work. Rounds are compared, on the program's own clock, with the median alone, from when the search for the split has settled, or when
+the time for that is over. Best effort's progress is by the blocks that it counts itself.
+
+Use of the GPU is the time that rounds take alone, over the stretch, plus best effort's progress: 1 by turns.
+
+Wrong when a round's time is mostly the host's: a round that waits for a core is over the target as one that waits for the GPU is.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from statistics import fmean, median
+from typing import Any
+
+from backend_host.config import Config
+from benchmarks.document import Document, Record, records
+from benchmarks.errors import ProgramFailedError
+from benchmarks.experiment import Reporter, numbers, positive
+from benchmarks.guests import Setting
+from benchmarks.paper import Finding
+from benchmarks.part import Part
+from benchmarks.sheet import Sheet
+from benchmarks.space import live
+from benchmarks.space.live import BEST_EFFORT, CRITICAL, LARGE, Program, Worked
+from benchmarks.space.record import PAIRS, SIZES
+from benchmarks.style import MORE
+from scheduler.space.command import TARGETS
+
+KIND = "space pair"
+ALONE_S = 1.0
+"""In which each program works alone."""
+WITHIN = 0.99
+"""Of the rounds are to be within the target."""
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+COUNTS = ("nr_launches", "nr_sliced", "nr_parts", "nr_variants", "nr_rounds", "out_of_turn_ns", "whole")
+SOFT_TARGETS = (2.0,)
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How the search came to an end, or that it did not within the time. `split`: of the multiprocessors that there are."""
+
+    is_settled: bool
+    settle_s: float
+    split: tuple[int, int]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Which pairs, and how long."""
+    parser.add_argument(
+        "--pairs",
+        type=_pairs_of,
+        metavar="BEST_EFFORT:CRITICAL,...",
+        help="of pairs (default: all 25; a few on softgpu)",
+    )
+    parser.add_argument(
+        "--targets", type=numbers, metavar="N,...", help="of pairs: how much slower rounds may get (default 1.2,1.5,2)"
+    )
+    parser.add_argument(
+        "--settle-seconds",
+        type=positive,
+        default=12.0,
+        metavar="S",
+        help="of pairs: the longest wait for the search (default %(default)g)",
+    )
+    parser.add_argument(
+        "--pause-us",
+        type=float,
+        default=2000.0,
+        metavar="US",
+        help="of pairs: between rounds, in the mean (default %(default)g)",
+    )
+
+
+def _pairs_of(text: str) -> list[Pair]:
+    """For argparse."""
+    found = [tuple(word.split(":")) for word in text.split(",")]
+    for pair in found:
+        if pair not in PAIRS:
+            best, critical = ({one[role] for one in PAIRS} for role in (0, 1))
+            raise argparse.ArgumentTypeError(
+                f"{':'.join(pair)} is no pair: best effort, one of {', '.join(sorted(best))}, a colon, and one of "
+                f"{', '.join(sorted(critical))}"
+            )
+    return found  # type: ignore[return-value] # PAIRS has pairs
+
+
+def _wanted(options: argparse.Namespace) -> list[tuple[float, Pair]]:
+    targets = options.targets or (TARGETS if options.device == "cuda" else SOFT_TARGETS)
+    return list(product(targets, options.pairs or SIZES[options.device].pairs))
+
+
+def _nr_records(options: argparse.Namespace) -> int:
+    return len(_wanted(options))
+
+
+def _measure(options: argparse.Namespace, settings: Setting, reporter: Reporter) -> Iterator[Record]:
+    with reporter.tolerating("pairs"), live.serving(settings) as config:
+        for number, (target, pair) in enumerate(_wanted(options)):
+            what = f"{pair[0]} beside {pair[1]}, rounds at most {target:g}"
+            reporter.doing(what)
+            with reporter.tolerating(what):
+                yield _record(config, f"pair-{number}", pair, target, options)
+
+
+def _record(config: Config, space: str, pair: Pair, target: float, options: argparse.Namespace) -> Record:
+    large, pause = LARGE[options.device], ("--pause-us", f"{options.pause_us:g}")
+    entitlements = (live.critical(target, space), live.best_effort(space))
+    with (
+        live.members(config, space, entitlements) as session,
+        live.program(session, CRITICAL, ("critical", pair[1], *large, *pause)) as critical,
+    ):
+        rounds_alone = live.worked_alone(critical, ALONE_S)  # the search begins once best effort has a program
+        with live.program(session, BEST_EFFORT, ("best-effort", pair[0], *large)) as best_effort:
+            alone = live.worked_alone(best_effort, ALONE_S)
+            best_effort.work()
+            critical.work()
+            settled = _settled(config, space, options.settle_seconds)
+            parts_settled = _watched(config, space, (critical, best_effort), options.seconds)
+            rounds, work = critical.rest(), best_effort.rest()
+            told = live.space_of(config, space)
+            counts = _counts(config)
+    return {
+        "kind": KIND,
+        "best_effort": pair[0],
+        "critical": pair[1],
+        "target": target,
+        "pause_us": options.pause_us,
+        **asdict(settled),
+        "settled_part": fmean(parts_settled),
+        **compared(rounds_alone, alone, rounds, work, target),
+        "told": {key: told[key] for key in ("way", "split", "slowdowns", "nr_rounds", "nr_missed", "why", "nr_faults")},
+        "counts": counts,
+    }
+
+
+def _counts(config: Config) -> dict[str, dict[str, Any]]:
+    """Of each vGPU, what its programs did on their way to the device."""
+    vgpus = live.status(config)["vgpus"]
+    return {vgpu["vgpu_class"]: {key: vgpu["totals"][key] for key in COUNTS} for vgpu in vgpus}
+
+
+def _settled(config: Config, space: str, limit_s: float) -> Settled:
+    """Waits for the search, no longer than that."""
+    begun_s = time.monotonic()
+    while True:
+        told, passed_s = live.space_of(config, space), time.monotonic() - begun_s
+        if told["is_settled"] or passed_s > limit_s:
+            n, k = told["split"] or (0, 0)
+            return Settled(told["is_settled"], round(passed_s, 3), (n, k))
+        time.sleep(live.LOOK_S)
+
+
+def _watched(config: Config, space: str, programs: Sequence[Program], seconds: float) -> list[bool]:
+    """Whether the search was settled, in each look of a stretch that begins now."""
+    for program in programs:
+        program.look()
+    end_s, found = time.monotonic() + seconds, []
+    while time.monotonic() < end_s:
+        found.append(bool(live.space_of(config, space)["is_settled"]))
+        time.sleep(live.LOOK_S)
+    return found
+
+
+def compared(rounds_alone: Worked, alone: Worked, rounds: Worked, work: Worked, target: float) -> dict[str, Any]:
+    """Both programs beside each other over both alone. ProgramFailedError where one did nothing."""
+    if not rounds_alone.times_us or not rounds.times_us or not alone.blocks:
+        raise ProgramFailedError("no round ended, or no block of best effort alone")
+    alone_us = median(rounds_alone.times_us)
+    slowdowns = sorted(each / alone_us for each in rounds.times_us)
+    progress = work.rate / alone.rate
+    return {
+        "alone_us": alone_us,
+        "alone_slowdowns": percentiles(sorted(each / alone_us for each in rounds_alone.times_us)),
+        "nr_rounds": len(slowdowns),
+        "slowdowns": percentiles(slowdowns),
+        "within": fmean(each <= target for each in slowdowns),
+        "progress": progress,
+        "use": len(slowdowns) * alone_us / 1e6 / rounds.seconds + progress,
+    }
+
+
+def percentiles(ordered: Sequence[float]) -> dict[str, float]:
+    """The least that so large a part does not exceed."""
+    return {name: ordered[max(0, -int(-part * len(ordered) // 1) - 1)] for name, part in PERCENTILES.items()}
+
+
+def _sheet(document: Document) -> Sheet | None:
+    found = records(document, KIND)
+    if not found:
+        return None
+    rows = tuple(
+        (
+            f"{each['best_effort']} beside {each['critical']}",
+            f"{each['target']:g}",
+            f"{each['split'][0]}, {each['split'][1]}",
+            f"{each['settle_s']:.1f}" if each["is_settled"] else "-",
+            f"{each['alone_us']:.0f}",
+            *(f"{each['slowdowns'][name]:.2f}" for name in PERCENTILES),
+            f"{100 * each['within']:.1f}",
+            f"{each['progress']:.2f}",
+            f"{each['use']:.2f}",
+        )
+        for each in found
+    )
+    columns = (
+        *("pair", "target", "split", "settled, s", "round alone, us", "slowdown, median", "95 %", "99 %"),
+        *("within, %", "progress", "use"),
+    )
+    notes = (
+        "Rounds once the search has settled, over the median alone, and how many are within the target; best effort's progress over its own",
+        "alone; use of the GPU, which is 1 by turns. The split is that where it settled, or where it was when the time was over (-).",
+    )
+    return Sheet("Pairs through FairGV", columns, rows, notes)
+
+
+def _of_target(document: Document, target: float) -> list[Record]:
+    return [each for each in records(document, KIND) if each["target"] == target]
+
+
+def _targets(document: Document) -> list[float]:
+    return sorted({each["target"] for each in records(document, KIND)})
+
+
+def _figures(document: Document) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for target in _targets(document):
+        all_pairs, name = _of_target(document, target), f"pairs/{target:g}"
+        found |= {
+            f"{name}/pairs": len(all_pairs),
+            f"{name}/pairs settled": sum(each["is_settled"] for each in all_pairs),
+            f"{name}/pairs with 99 % within": sum(each["within"] >= WITHIN for each in all_pairs),
+            f"{name}/least within": min(each["within"] for each in all_pairs),
+            f"{name}/mean progress": fmean(each["progress"] for each in all_pairs),
+            f"{name}/pairs better than turns": sum(each["use"] > 1 for each in all_pairs),
+            f"{name}/least use": min(each["use"] for each in all_pairs),
+            f"{name}/greatest use": max(each["use"] for each in all_pairs),
+            f"{name}/longest search, s": max(each["settle_s"] for each in all_pairs),
+        }
+    return found
+
+
+def findings(document: Document) -> list[Finding]:
+    """Of targets with which all pairs were measured."""
+    figures = _figures(document)
+    found = []
+    for target in (f"{target:g}" for target in _targets(document)):
+        if figures[f"pairs/{target}/pairs"] == len(PAIRS):
+            detail = f"live, rounds at most {target}"
+            found.append(Finding("gspace_better", detail, figures[f"pairs/{target}/pairs better than turns"]))
+            found.append(Finding("gspace_greatest", detail, figures[f"pairs/{target}/greatest use"]))
+    return found
+
+
+def _draw(axes: Any, document: Document) -> str | None:
+    found = records(document, KIND)
+    if not found:
+        return None
+    names = list(dict.fromkeys(f"{each['best_effort']}, {each['critical']}" for each in found))
+    targets = _targets(document)
+    height = 0.8 / len(targets)
+    for number, target in enumerate(targets):
+        mine: Mapping[str, Record] = {
+            f"{each['best_effort']}, {each['critical']}": each for each in _of_target(document, target)
+        }
+        places = [names.index(name) + height * number for name in mine]
+        axes.barh(places, [each["use"] for each in mine.values()], height, label=f"{target:g}")
+        for place, each in zip(places, mine.values(), strict=True):
+            told = f"{100 * each['within']:.1f} %"
+            axes.text(each["use"], place, f" {told}", va="center", fontsize="xx-small")
+    axes.set_yticks([place + height * (len(targets) - 1) / 2 for place in range(len(names))], names, fontsize="x-small")
+    axes.invert_yaxis()
+    axes.axvline(1, color="grey")
+    axes.legend(title="rounds at most", fontsize="x-small")
+    axes.set_xlabel(f"use of the GPU, 1 by turns; rounds within the target {MORE}")
+    held = sum(each["within"] >= WITHIN for each in found)
+    return f"Through FairGV {held} of {len(found)} pairs have 99 % of their rounds within the target"
+
+
+PART = Part("pairs", _nr_records, _measure, _sheet, _figures, _draw)
