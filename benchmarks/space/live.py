@@ -21,6 +21,7 @@ CRITICAL, BEST_EFFORT = 0, 1
 START_LIMIT_S, ANSWER_LIMIT_S, END_LIMIT_S = 120.0, 30.0, 30.0
 LOOK_S = 0.05
 """Between looks at what the daemon says."""
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 LARGE: Mapping[str, tuple[str, ...]] = {"cuda": ("--large",), "soft": ()}
 _ALL_PERCENT = 100
 """Of the GPU out of turn: what is measured is the split, and not the bound."""
@@ -71,6 +72,26 @@ def space_of(config: Config, name: str) -> Mapping[str, Any]:
         if space["name"] == name:
             return dict(space)
     raise ProgramFailedError(f"there is no space {name}")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How the search came to an end, or that it did not within the time. `split`: of the multiprocessors that there are."""
+
+    is_settled: bool
+    settle_s: float
+    split: tuple[int, int]
+
+
+def settled(config: Config, space: str, limit_s: float) -> Settled:
+    """Waits for the search of that space, no longer than that."""
+    begun_s = time.monotonic()
+    while True:
+        told, passed_s = space_of(config, space), time.monotonic() - begun_s
+        if told["is_settled"] or passed_s > limit_s:
+            n, k = told["split"] or (0, 0)
+            return Settled(told["is_settled"], round(passed_s, 3), (n, k))
+        time.sleep(LOOK_S)
 
 
 @dataclass(frozen=True)
@@ -139,3 +160,8 @@ def worked_alone(program: Program, seconds: float) -> Worked:
     program.work()
     time.sleep(seconds)
     return program.rest()
+
+
+def percentiles(ordered: Sequence[float]) -> dict[str, float]:
+    """The least that so large a part does not exceed."""
+    return {name: ordered[max(0, -int(-part * len(ordered) // 1) - 1)] for name, part in PERCENTILES.items()}

@@ -12,7 +12,7 @@ Wrong when a round's time is mostly the host's: a round that waits for a core is
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import product
 from statistics import fmean, median
 from typing import Any
@@ -26,7 +26,7 @@ from benchmarks.paper import Finding
 from benchmarks.part import Part
 from benchmarks.sheet import Sheet
 from benchmarks.space import live
-from benchmarks.space.live import BEST_EFFORT, CRITICAL, LARGE, Program, Worked
+from benchmarks.space.live import BEST_EFFORT, CRITICAL, LARGE, PERCENTILES, Program, Worked, percentiles
 from benchmarks.space.record import PAIRS, SIZES
 from benchmarks.style import MORE
 from scheduler.space.command import TARGETS
@@ -36,20 +36,10 @@ ALONE_S = 1.0
 """In which each program works alone."""
 WITHIN = 0.99
 """Of the rounds are to be within the target."""
-PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 COUNTS = ("nr_launches", "nr_sliced", "nr_parts", "nr_variants", "nr_rounds", "out_of_turn_ns", "whole")
 SOFT_TARGETS = (2.0,)
 
 Pair = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Settled:
-    """How the search came to an end, or that it did not within the time. `split`: of the multiprocessors that there are."""
-
-    is_settled: bool
-    settle_s: float
-    split: tuple[int, int]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +112,7 @@ def _record(config: Config, space: str, pair: Pair, target: float, options: argp
             alone = live.worked_alone(best_effort, ALONE_S)
             best_effort.work()
             critical.work()
-            settled = _settled(config, space, options.settle_seconds)
+            settled = live.settled(config, space, options.settle_seconds)
             parts_settled = _watched(config, space, (critical, best_effort), options.seconds)
             rounds, work = critical.rest(), best_effort.rest()
             told = live.space_of(config, space)
@@ -145,17 +135,6 @@ def _counts(config: Config) -> dict[str, dict[str, Any]]:
     """Of each vGPU, what its programs did on their way to the device."""
     vgpus = live.status(config)["vgpus"]
     return {vgpu["vgpu_class"]: {key: vgpu["totals"][key] for key in COUNTS} for vgpu in vgpus}
-
-
-def _settled(config: Config, space: str, limit_s: float) -> Settled:
-    """Waits for the search, no longer than that."""
-    begun_s = time.monotonic()
-    while True:
-        told, passed_s = live.space_of(config, space), time.monotonic() - begun_s
-        if told["is_settled"] or passed_s > limit_s:
-            n, k = told["split"] or (0, 0)
-            return Settled(told["is_settled"], round(passed_s, 3), (n, k))
-        time.sleep(live.LOOK_S)
 
 
 def _watched(config: Config, space: str, programs: Sequence[Program], seconds: float) -> list[bool]:
@@ -185,11 +164,6 @@ def compared(rounds_alone: Worked, alone: Worked, rounds: Worked, work: Worked, 
         "progress": progress,
         "use": len(slowdowns) * alone_us / 1e6 / rounds.seconds + progress,
     }
-
-
-def percentiles(ordered: Sequence[float]) -> dict[str, float]:
-    """The least that so large a part does not exceed."""
-    return {name: ordered[max(0, -int(-part * len(ordered) // 1) - 1)] for name, part in PERCENTILES.items()}
 
 
 def _sheet(document: Document) -> Sheet | None:

@@ -1,4 +1,7 @@
-"""How soon a critical program's short kernel has begun and ended beside another process' blocks: ways of sharing side by side, natively."""
+"""How soon a critical program's short kernel has begun and ended beside another process' blocks: ways of sharing side by side.
+
+Natively (programs/start.cu), and through FairGV (start_guests.py). A guest's times have its way to the host in them, alone as beside others.
+"""
 
 import argparse
 import contextlib
@@ -17,6 +20,7 @@ from benchmarks.guests import Setting
 from benchmarks.mps import mps_server
 from benchmarks.part import Part
 from benchmarks.sheet import Sheet
+from benchmarks.space import start_guests
 from benchmarks.space.build import build
 from benchmarks.style import LESS, log_axis
 
@@ -40,7 +44,7 @@ class Way:
 
 
 SLICES, HALF, WORD = "time slices", "MPS, half kept free", "MPS, all given up on a word"
-WAYS = (
+NATIVE_WAYS = (
     Way(SLICES, "plain", has_mps=False, is_for_soft=True),
     Way("MPS alone", "plain"),
     Way("MPS, best effort at low priority", "low"),
@@ -51,12 +55,17 @@ WAYS = (
 )
 
 
+LABELS = (*(way.label for way in NATIVE_WAYS), *start_guests.LABELS)
+"""In the order of the table."""
+
+
 def _ways(device: str) -> list[Way]:
-    return [way for way in WAYS if device == "cuda" or way.is_for_soft]
+    return [way for way in NATIVE_WAYS if device == "cuda" or way.is_for_soft]
 
 
 def _nr_records(options: argparse.Namespace) -> int:
-    return len(_ways(options.device)) * (WORDS[options.device][1].count(",") + 1)
+    natively = len(_ways(options.device)) * (WORDS[options.device][1].count(",") + 1)
+    return natively + start_guests.nr_records(options.device)
 
 
 def _measure(options: argparse.Namespace, settings: Setting, reporter: Reporter) -> Iterator[Record]:
@@ -68,6 +77,8 @@ def _measure(options: argparse.Namespace, settings: Setting, reporter: Reporter)
                 with reporter.tolerating(way.label):
                     for found in _run(way, device, environment):
                         yield {"kind": KIND, **found, "way": way.label}
+    for found in start_guests.measure(device, settings, reporter):
+        yield {"kind": KIND, **found}
 
 
 @contextlib.contextmanager
@@ -97,7 +108,7 @@ def _by_way(document: Document) -> dict[str, dict[float, Record]]:
     found: dict[str, dict[float, Record]] = {}
     for record in records(document, KIND):
         found.setdefault(record["way"], {})[record["block_us"]] = record
-    return {way.label: found[way.label] for way in WAYS if way.label in found}
+    return {label: found[label] for label in LABELS if label in found}
 
 
 def _sheet(document: Document) -> Sheet | None:

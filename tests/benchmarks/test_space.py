@@ -13,7 +13,7 @@ from benchmarks.devices import native_environment, private_device
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.paper import claims
-from benchmarks.space import search, start, surfaces
+from benchmarks.space import search, start, start_guests, surfaces
 from benchmarks.space.build import build
 from benchmarks.space.medoids import bounds_of, medoids, normalised
 from benchmarks.space.record import BEST_EFFORT, CRITICAL, MICRO, SIZES, SURFACES, instance
@@ -172,7 +172,9 @@ def test_starts_are_measured(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     assert document["failures"] == []
     found = [(record["way"], record["block_us"]) for record in document["records"]]
-    assert found == [(way, block_us) for way in (start.SLICES, start.WORD) for block_us in (0, 50)]
+    assert found == [
+        (way, block_us) for way in (start.SLICES, start.WORD, *start_guests.LABELS) for block_us in (0, 50)
+    ]
     assert all(0 < record["p50_us"] <= record["p99_us"] for record in document["records"])
 
 

@@ -14,7 +14,7 @@ from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.space import pairs
 from benchmarks.space.build import build
-from benchmarks.space.live import Worked
+from benchmarks.space.live import Worked, percentiles
 from benchmarks.space.record import PAIRS
 from benchmarks.style import THEMES, figure_of
 
@@ -138,7 +138,7 @@ def test_a_program_that_did_nothing_is_a_failure() -> None:
     ("nr", "expected"), [(1, (1, 1, 1)), (20, (10, 19, 20)), (100, (50, 95, 99)), (101, (51, 96, 100))]
 )
 def test_percentiles_are_values_that_were_measured(nr: int, expected: tuple[int, ...]) -> None:
-    assert tuple(pairs.percentiles(range(1, nr + 1)).values()) == expected
+    assert tuple(percentiles(range(1, nr + 1)).values()) == expected
 
 
 def measured(best_effort: str, critical: str, within: float, use: float, *, is_settled: bool = True) -> dict[str, Any]:
