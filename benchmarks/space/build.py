@@ -15,11 +15,15 @@ OUTPUT = PACKAGE_ROOT / "build/benchmarks/space"
 NAMES = tuple(sorted(source.stem for source in SOURCES.glob("*.cu")))
 ARCHITECTURES = ("-gencode", "arch=compute_80,code=compute_80", "-gencode", "arch=compute_90,code=sm_90")
 """PTX for softgpu and machine code for an H100: a persistent kernel must not wait for a compiler."""
+GUESTS = ("pair",)
+PTX_ALONE = ("-arch=compute_80",)
+"""For guests: variants of kernels, which give way, are made of PTX, and not where machine code of a newer target would run in its place."""
 
 
 def _command(name: str, nvcc: Nvcc, output: Path) -> list[str]:
     source = str(SOURCES / f"{name}.cu")
-    return [str(nvcc.path), *CUDA_FLAGS, *ARCHITECTURES, source, "-o", str(output), "-L", str(nvcc.libraries)]
+    architectures = PTX_ALONE if name in GUESTS else ARCHITECTURES
+    return [str(nvcc.path), *CUDA_FLAGS, *architectures, source, "-o", str(output), "-L", str(nvcc.libraries)]
 
 
 def build(name: str) -> Path:
