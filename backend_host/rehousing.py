@@ -1,7 +1,7 @@
 """What becomes of vGPUs whose Gpu has failed: their programs end with the device's error, and those to come are served elsewhere.
 
 A vGPU goes where a new one of its entitlement would, but for one that is to be on that Gpu and no other. What it was charged stays behind, and
-so does its number there: nobody else comes to a Gpu that has failed.
+so does its number there: nobody else comes to a Gpu that has failed. What it is to pay back of its limit goes along.
 
 Wrong when: a worker is held by its driver and does not end. Its program has its error all the same.
 """
@@ -99,6 +99,8 @@ class Rehousing(VGpuTable):
         to.gpu.page.set_quota(to.index, vgpu.entitlement.quota_bytes)
         to.gpu.page.set_limits(to.index, **self._limits.of_workers())
         to.gpu.page.set_limit(to.index, vgpu.entitlement.limit_permille)
+        if account is not None:
+            to.gpu.page.set_limited_until(to.index, account.limited_until_ns)
         to.gpu.keeper.join(to.index, vgpu.entitlement)
         to.gpu.spaces.join(to.index, vgpu.entitlement)
         if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):

@@ -187,6 +187,10 @@ class ControlPage(SpacesTold):
         """Changes how much of the GPU it uses at most, in thousandths (0: no limit). What it is to pay back stays."""
         lib.fgw_control_set_share_limit(self.page, bounded(vgpu, MAX_VGPUS), limit_permille)
 
+    def set_limited_until(self, vgpu: int, until_ns: int) -> None:
+        """It comes from another Gpu: what it was charged there lasts until then at its limit."""
+        lib.fgw_control_set_limited_until(self.page, bounded(vgpu, MAX_VGPUS), until_ns)
+
     def set_suspended(self, vgpu: int, *, is_suspended: bool) -> None:
         """Has its workers bring their memory off the device, each until its client calls; or has those come back that have not."""
         lib.fgw_control_set_suspended(self.page, bounded(vgpu, MAX_VGPUS), is_suspended)

@@ -41,11 +41,14 @@ def test_a_vgpu_goes_where_a_new_one_would(registry: VGpuRegistry, gpus: list[Gp
     player = Player(vgpu)
     player.charge(SECOND_NS)
     player.end()
+    before = gpus[1].page.vgpu(vgpu.index)
     fail(registry, gpus[1])
     assert vgpu.gpu is gpus[2]
     account = gpus[2].page.vgpu(vgpu.index)
+    assert before is not None
     assert account is not None
     assert (account.quota_bytes, account.limit_permille, account.used_ns) == (1 << 30, 400, 0)
+    assert account.limited_until_ns == before.limited_until_ns > 0, "what it is to pay back goes along"
     assert gpus[2].page.names[vgpu.index] == "it"
     [told] = [each for each in registry.statistics() if each.name == "it"]
     assert (told.gpu_number, told.gpu_uuid, told.weight) == (2, gpus[2].device.uuid, 3)

@@ -255,6 +255,11 @@ void fgw_control_set_share_limit(struct fgw_control *control, uint32_t index, ui
     }
 }
 
+void fgw_control_set_limited_until(struct fgw_control *control, uint32_t index, uint64_t until_ns)
+{
+    atomic_store(&control->accounts[index]->limited_until_ns, until_ns);
+}
+
 void fgw_control_set_limit(struct fgw_control *control, uint32_t index, uint32_t limited, uint64_t most)
 {
     if (limited < FGW_NR_LIMITED) {

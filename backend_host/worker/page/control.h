@@ -62,6 +62,8 @@ void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index);
 void fgw_control_set_limit(struct fgw_control *control, uint32_t index, uint32_t limited, uint64_t most);
 /* Sets its limit, in thousandths of the GPU; 0: none. What it is to pay back of another limit stays. */
 void fgw_control_set_share_limit(struct fgw_control *control, uint32_t index, uint32_t permille);
+/* It comes from another Gpu, where what it was charged lasted until then at this limit. */
+void fgw_control_set_limited_until(struct fgw_control *control, uint32_t index, uint64_t until_ns);
 void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes);
 int fgw_control_worker_take(struct fgw_control *control);
 /* Makes the worker a member of the vGPU. Only once for a slot, before the worker opens the page. */

@@ -1,19 +1,23 @@
 """vGPUs that change their Gpu under programs that live: they go on there, and all that the daemon has of them is there, too."""
 
+import time
 from collections.abc import Sequence
 
 import pytest
+from backend_host.worker._worker import ffi, lib
 
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.move.checkpointing import Outcome
 from tests.backend_host.move.travel import LIMIT_S, MOVED, Travel, reading
 from tests.backend_host.move.waiting import is_dead, kill
-from tests.backend_host.test_swap import STEP, filled, numbered, words
+from tests.backend_host.test_swap import STEP, allocate, filled, first_word, numbered, words
 from tests.backend_host.worker_guest import Guest
 from tests.end_to_end.host import wait_until
 
 HERE, THERE = 0, 1
+LEAST_LIMIT = 0.1
+S = 1_000_000_000
 
 
 def test_a_program_goes_on_there(travel: Travel) -> None:
@@ -60,6 +64,31 @@ def test_what_was_used_is_counted_where_it_was(travel: Travel) -> None:
     travel.remove("web")
     gpus, _ = travel.registry.snapshot()
     assert sum(gpu.used_ns for gpu in gpus) == now.used_ns
+
+
+def test_what_it_has_to_pay_back_at_its_limit_goes_along(travel: Travel) -> None:
+    """Half a second at a thousandth: nothing that it submits there has a turn for 500 s, unless the limit goes."""
+    vgpu = travel.opened(entitlement=Entitlement(limit=LEAST_LIMIT))
+    guest = travel.program(vgpu)
+    [worker] = vgpu.caretaker.workers()
+    grantee = ffi.new("struct fgw_grantee *")
+    assert lib.fgw_grantee_attach(grantee, vgpu.gpu.page.page, vgpu.index, worker.slot)
+    lib.fgw_grant_charge_hold(grantee, S // 2)
+    before = vgpu.gpu.page.vgpu(vgpu.index)
+    for to in (THERE, HERE, THERE):
+        assert travel.move(vgpu, to).stage == "done"
+    account = vgpu.gpu.page.vgpu(vgpu.index)
+    assert before is not None
+    assert account is not None
+    assert account.limited_until_ns == before.limited_until_ns > time.monotonic_ns() + 300 * S
+    assert account.back_ns > account.limited_until_ns
+    address = allocate(guest, STEP)
+    guest.cast_off("cuMemsetD32Async", dstDevice=address, ui=9, N=1, hStream=0)
+    held_back_ns = reading(vgpu).limited_ns
+    wait_until(lambda: reading(vgpu).limited_ns > held_back_ns, "it is held back there")
+    assert not reading(vgpu).is_waiting
+    travel.registry.change("web", {"limit": 100.0})
+    assert first_word(guest, address) == 9
 
 
 def test_there_and_back_with_several_programs(travel: Travel) -> None:
