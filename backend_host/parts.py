@@ -176,7 +176,7 @@ class Parts:
             domain_uuids=self.domains.uuids(),
             waits_for=self.old.sentence(),
             nr_old_programs=self.old.nr,
-            spaces=tuple(space for gpu in self.gpus for space in space_statistics(gpu, self.vgpus.names(gpu))),
+            spaces=tuple(space for gpu in self.gpus for space in space_statistics(gpu, self.vgpus.names(gpu), vgpus)),
         )
 
     def glance(self) -> Glance:

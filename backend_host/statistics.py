@@ -240,6 +240,10 @@ class SpaceStatistics:
     """What that does, and why."""
     is_settled: bool = False
     """It tries nothing else for now."""
+    nr_gated: int = 0
+    """Launches of best effort that cannot give way and waited for rounds to end, at the gate of the space."""
+    gated_ns: int = 0
+    """How long they waited."""
     nr_faults: int = 0
     """How often the space started anew, as the device served none of its programs any more."""
 

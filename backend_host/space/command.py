@@ -83,6 +83,9 @@ def _said(space: Message) -> Iterator[str]:
             else f", which keeps {space['progress']:.0%} of its blocks while rounds last"
         )
         yield f"{name}: best effort: {', '.join(space['best_effort'])}{progress}"
+    if space["nr_gated"]:
+        waited = f"{space['nr_gated']} launches that cannot give way waited {space['gated_ns'] / 1e9:.3g} s for rounds to end"
+        yield f"{name}: the gate: {waited}"
     if space["fair"]:
         yield f"{name}: fair: {', '.join(space['fair'])}"
     if space["critical"]:

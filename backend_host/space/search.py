@@ -7,8 +7,11 @@ Rounds count while best effort has work: without any there is nothing to split, 
 rounds come one after another and have all of the device, best effort cannot show that it has some: so there it is enough that a program of it
 is served.
 
+Where most of best effort's large launches cannot give way there are two splits: with the one they wait at the gate while rounds last
+(worker/turn/space_gate.h), with the other they do not. Those between would leave them nothing either.
+
 Wrong when: a best-effort kernel has more than MOST_EACH blocks on a multiprocessor. Only all of the device, which is a split of its own, takes
-the others.
+the others. A program with launches of both kinds is taken for the kind that it has more of.
 """
 
 import time
@@ -16,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backend_host.device.control import ControlPage
-from backend_host.device.readings import WantReading
+from backend_host.device.readings import WantReading, WorkerReading
 from backend_host.entitlement import BEST_EFFORT, CRITICAL, Entitlement
 from backend_host.qos import Target
 from backend_host.space.space import Space
@@ -64,10 +67,15 @@ class SpaceSearch:
         self._ask(self._grid.whole)
 
     def look(
-        self, now_ns: int, critical: Sequence[tuple[int, int, str]], best_effort: Sequence[tuple[str, bool]]
+        self,
+        now_ns: int,
+        critical: Sequence[tuple[int, int, str]],
+        best_effort: Sequence[tuple[str, bool]],
+        *,
+        is_gated: bool = False,
     ) -> None:
         """`critical`: slot, process and program of each worker of the critical vGPU; `best_effort`: programs of the space, and whether each has
-        work."""
+        work; `is_gated`: most of theirs cannot give way."""
         is_whole = self._split == self._grid.whole
         at_work = frozenset(program for program, is_at_work in best_effort if is_at_work or is_whole)
         heard: dict[tuple[int, int], int] = {}
@@ -84,7 +92,7 @@ class SpaceSearch:
             frozenset(program for _, _, program in critical),
             frozenset(program for program, _ in best_effort),
         )
-        self._search = self._pairs.turn_to(pair, self._grid, self._slowdown)
+        self._search = self._pairs.turn_to(pair, self._grid.ends if is_gated else self._grid, self._slowdown)
         if self._search.split != self._split:
             self._ask(self._search.split)
         if (verdict := self._feedback.verdict()) is None:
@@ -144,10 +152,18 @@ class Searches:
                 continue
             search = found[name] = self._search(name, space, critical, members[critical])
             behind = {vgpu for vgpu, each in members.items() if each.vgpu_class == BEST_EFFORT}
+            best_effort = [
+                (each.slot in at_work, self._page.worker(each.slot)) for each in readings if each.vgpu in behind
+            ]
             search.look(
                 self._clock(),
-                [(each.slot, each.pid, self._program(each.slot)) for each in readings if each.vgpu == critical],
-                [(self._program(each.slot), each.slot in at_work) for each in readings if each.vgpu in behind],
+                [
+                    (each.slot, each.pid, _program(self._page.worker(each.slot)))
+                    for each in readings
+                    if each.vgpu == critical
+                ],
+                [(_program(reading), is_at_work) for is_at_work, reading in best_effort],
+                is_gated=_is_gated([reading for _, reading in best_effort if reading is not None]),
             )
         self._of = found
 
@@ -162,6 +178,11 @@ class Searches:
             return search
         return SpaceSearch(self._page, vgpu, entitlement, space.multiprocessors)
 
-    def _program(self, slot: int) -> str:
-        reading = self._page.worker(slot)
-        return "" if reading is None else reading.program
+
+def _program(reading: WorkerReading | None) -> str:
+    return "" if reading is None else reading.program
+
+
+def _is_gated(readings: Sequence[WorkerReading]) -> bool:
+    """Whether more launches of these waited at the gate than went persistently."""
+    return sum(each.nr_space_gated for each in readings) > sum(each.nr_sliced for each in readings)

@@ -1,15 +1,16 @@
 """What is told of a Gpu's spaces."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from backend_host.device.gpu import Gpu
 from backend_host.entitlement import BEST_EFFORT, CRITICAL, FAIR
 from backend_host.space.spaces import TURNS
-from backend_host.statistics import SpaceStatistics
+from backend_host.statistics import SpaceStatistics, VGpuStatistics
 
 
-def space_statistics(gpu: Gpu, names: Mapping[int, str]) -> Iterator[SpaceStatistics]:
-    """Of each, by its name. `names`: of the vGPUs there, by their numbers."""
+def space_statistics(gpu: Gpu, names: Mapping[int, str], vgpus: Iterable[VGpuStatistics]) -> Iterator[SpaceStatistics]:
+    """Of each, by its name. `names`: of the vGPUs there, by their numbers; `vgpus`: of all Gpus."""
+    totals = {each.name: each.totals for each in vgpus}
     for name, space, members in gpu.spaces.all():
         classed = {
             vgpu_class: tuple(
@@ -26,6 +27,7 @@ def space_statistics(gpu: Gpu, names: Mapping[int, str]) -> Iterator[SpaceStatis
             if statistics is None or not statistics.nr_rounds
             else {"p50": statistics.slowdown_p50, "p95": statistics.slowdown_p95, "p99": statistics.slowdown_p99}
         )
+        gated = [totals[each] for each in classed[BEST_EFFORT] if each in totals]
         yield SpaceStatistics(
             name=name,
             gpu_number=gpu.number,
@@ -46,5 +48,7 @@ def space_statistics(gpu: Gpu, names: Mapping[int, str]) -> Iterator[SpaceStatis
             search="" if told is None else told.name,
             why="" if told is None else told.why,
             is_settled=told is not None and told.is_settled,
+            nr_gated=sum(each.nr_space_gated for each in gated),
+            gated_ns=sum(each.space_gated_ns for each in gated),
             nr_faults=0 if space is None else space.nr_faults,
         )

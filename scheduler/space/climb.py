@@ -4,7 +4,7 @@ Where a pair has been before it begins where that ended. Else it halves n while 
 steps from there, and by halves between what holds and what does not. Then it takes a block less of each multiprocessor, and of more of them,
 and does the same, block by block. It leaves out what cannot gain by what it has seen: what gives the critical program no more than a split that
 was over the target, and what takes more of best effort than a split whose progress is not 2 % better than the best. When nothing is left, no
-neighbour gains 2 %, and it settles.
+neighbour gains 2 %, and it settles. Where no split but (N, K) leaves best effort more than nothing, it takes all or nothing.
 
 After 30 s it looks at the neighbours again, as programs change, but for one round in 200 over the target at most.
 
@@ -14,7 +14,7 @@ and fast again: what lies behind a split that is over the target is never looked
 
 from collections.abc import Callable, Sequence
 
-from scheduler.space.grid import Split
+from scheduler.space.grid import NOTHING, Split
 from scheduler.space.search import MOST_OVER, Given, Outcome, Step, Steps, Walk
 
 NEAR = 0.9
@@ -64,13 +64,13 @@ class Climb(Walk):
             yield Step(split, f"{self.best()} holds the target: tries {split}")
 
     def _along(self) -> Split | None:
-        """In the row of most blocks that has something to gain."""
+        """In the row of most blocks that has something to gain; when none has, to take nothing of best effort at all."""
         grid = self.given.grid
         for k in reversed(grid.ks):
             able = self._able([Split(n, k) for n in grid.ns])
             if able:
                 return self._between(able)
-        return None
+        return next(iter(self._able([NOTHING])), None)
 
     def _around(self) -> Split | None:
         """The neighbour of the best that gives the critical program most."""

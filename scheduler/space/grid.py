@@ -42,6 +42,11 @@ class Grid:
         return cls((*range(step, multiprocessors, step), multiprocessors), tuple(range(1, most_each + 1)))
 
     @property
+    def ends(self) -> "Grid":
+        """(0, 0) and (N, K) alone."""
+        return Grid(self.ns[-1:], self.ks[-1:])
+
+    @property
     def whole(self) -> Split:
         """All of the GPU for the critical program."""
         return Split(self.ns[-1], self.ks[-1])

@@ -169,3 +169,36 @@ def test_a_space_that_is_none_is_refused(page: ControlPage) -> None:
 
 def test_a_round_is_what_was_told() -> None:
     assert Round(7, split(4, 2), MS)._asdict() == {"signature": 7, "split": 0x20004, "took_ns": MS}
+
+
+def test_what_rounds_ask_for_is_nothing_while_their_vgpu_takes_turns(page: ControlPage) -> None:
+    critical, best, other = one(page, CRITICAL, 1), one(page, BEST_EFFORT, 1), one(page, BEST_EFFORT, 2)
+    lib.fgw_space_tell_split(critical.grantee, split(4, 1))
+    assert lib.fgw_space_asked_split(best.grantee) == 0
+    page.set_urgent(critical.vgpu, is_urgent=True)
+    assert lib.fgw_space_asked_split(best.grantee) == split(4, 1)
+    assert lib.fgw_space_asked_split(other.grantee) == 0
+    lib.fgw_space_tell_split(critical.grantee, 0)
+    assert lib.fgw_space_asked_split(best.grantee) == 0
+
+
+@pytest.mark.parametrize("end", ["the round", "the bound", "the worker"])
+def test_who_is_kept_out_is_rung_for_when_rounds_ask_for_nothing_any_more(page: ControlPage, end: str) -> None:
+    critical, best, idle, other = (one(page, CRITICAL, 1), *(one(page, BEST_EFFORT, space) for space in (1, 1, 2)))
+    page.set_urgent(critical.vgpu, is_urgent=True)
+    lib.fgw_space_tell_split(critical.grantee, split(4, 1))
+    for each in (best, other):
+        lib.fgw_space_tell_kept_out(each.grantee, True)
+    before = [lib.fgw_grant_bell(each.grantee) for each in (best, idle, other)]
+    lib.fgw_space_tell_split(critical.grantee, split(8, 1))
+    page.set_urgent(critical.vgpu, is_urgent=True)
+    assert [lib.fgw_grant_bell(each.grantee) for each in (best, idle, other)] == before
+    if end == "the round":
+        lib.fgw_space_tell_split(critical.grantee, 0)
+    elif end == "the bound":
+        page.set_urgent(critical.vgpu, is_urgent=False)
+    else:
+        page.repair(critical.slot)
+    assert lib.fgw_space_asked_split(best.grantee) == 0
+    after = [lib.fgw_grant_bell(each.grantee) for each in (best, idle, other)]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 0, 0]

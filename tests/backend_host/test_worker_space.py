@@ -177,3 +177,92 @@ def test_best_effort_makes_room_for_rounds_and_takes_it_back(make: Make, asked: 
     assert splits == {asked, WHOLE}, "one in fifty has all of the device"
     assert best.kernels.value() == 7, "all of its blocks have run"
     assert best.reading().nr_sliced == 1
+
+
+COOPERATIVE = 1
+NR_WIDE = 64
+"""Blocks, on twice as many as the device has multiprocessors: too many for what rounds leave, few enough to be there at once."""
+
+
+@dataclass
+class Gate:
+    """A best-effort program whose launches cannot give way, and a critical one whose round lasts until it is told."""
+
+    best: One
+    critical: One
+
+    def launch(self, value: int, grid: int = NR_WIDE) -> None:
+        fields: dict[str, Any] = {"grid": [grid, 1, 1], "block": [1, 1, 1], "flags": COOPERATIVE}
+        parameters = struct.pack("<QQI", self.best.kernels.address, 1, value)
+        guest = self.best.served.guest
+        guest.cast_off("cuLaunchKernel", parameters, function=LATE, nr_parameter_bytes=len(parameters), **fields)
+
+    def is_held(self) -> bool:
+        return self.best.reading().nr_space_gated == 1
+
+    def stop_asking(self) -> None:
+        """As if it had used what it may ahead of its turns."""
+        self.critical.served.host.control.set_urgent(self.critical.served.vgpu, is_urgent=False)
+
+
+@pytest.fixture
+def gate(make: Make) -> Gate:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    critical.served.host.control.set_split(critical.served.vgpu, WHOLE)
+    return Gate(best, critical)
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_what_cannot_give_way_waits_until_rounds_ask_for_nothing(gate: Gate) -> None:
+    gate.critical.begin_endless()
+    gate.launch(5)
+    wait_until(gate.is_held, "it waits at the gate")
+    wait_until(lambda: gate.best.reading().phase == "out", "and wants no turn")
+    assert gate.critical.is_at_work()
+    gate.stop_asking()
+    assert gate.best.kernels.value() == 5
+    assert gate.critical.is_at_work()
+    assert gate.best.reading().space_gated_ns > 0
+    assert gate.best.reading().nr_sliced == 0
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_a_launch_does_not_wait_for_good_at_the_gate(gate: Gate) -> None:
+    gate.critical.begin_endless()
+    for value in (5, 6):
+        gate.launch(value)
+        assert gate.best.kernels.value() == value, "while the round goes on and asks for all"
+    assert gate.critical.is_at_work()
+    assert gate.best.reading().nr_space_gated == 2
+    assert gate.best.reading().space_gated_ns >= 2 * NS_PER_S
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_what_fits_into_what_rounds_leave_does_not_wait(gate: Gate) -> None:
+    gate.critical.served.host.control.set_split(gate.critical.served.vgpu, split(4, 1))
+    gate.critical.begin_endless()
+    gate.launch(5, grid=1)
+    assert gate.best.kernels.value() == 5
+    assert gate.best.reading().nr_space_gated == 0
+    gate.launch(6)
+    wait_until(gate.is_held, "the other one waits")
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_a_worker_that_dies_in_a_round_opens_the_gate(gate: Gate) -> None:
+    gate.critical.begin_endless()
+    gate.launch(5)
+    wait_until(gate.is_held, "it waits at the gate")
+    gate.critical.served.worker.process.kill()
+    gate.critical.served.worker.process.wait()
+    gate.critical.served.host.control.repair(gate.critical.served.worker.slot)
+    assert gate.best.kernels.value() == 5
+
+
+def test_without_a_space_there_is_no_gate(gate: Gate) -> None:
+    """Without the page of one, that is: a worker of turns alone."""
+    gate.critical.begin_endless()
+    gate.launch(5)
+    assert gate.best.kernels.value() == 5
+    assert gate.critical.is_at_work()
+    assert gate.best.reading().nr_space_gated == 0

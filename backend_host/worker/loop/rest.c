@@ -27,6 +27,7 @@
 #include "track/sync.h"
 #include "turn/moves.h"
 #include "turn/round.h"
+#include "turn/space_gate.h"
 #include "turn/state.h"
 #include "turn/turn.h"
 #include "turn/way.h"
@@ -164,6 +165,12 @@ static uint64_t busy_nap_ns(const struct fgw_worker *worker, uint64_t now_ns, ui
     return bounded(quiet_ns / POLL_DIVISOR, BUSY_NAP_MIN_NS, most_ns);
 }
 
+/* The bell of its vGPU brings news. */
+static bool has_bell(const struct fgw_worker *worker)
+{
+    return fgw_turn_is_waiting(worker) || fgw_space_gate_is_awaited(worker);
+}
+
 /* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not
  * worth what it costs the guest where the sleep is short; the guest may take its word for it back at any time. */
 static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog_full)
@@ -172,7 +179,7 @@ static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool
     case FGV_WAKE_FUTEX:
         return true;
     case FGV_WAKE_BELL:
-        return !is_backlog_full && !fgw_turn_is_waiting(worker) && timeout_ns >= BELL_WORTH_NS &&
+        return !is_backlog_full && !has_bell(worker) && timeout_ns >= BELL_WORTH_NS &&
                atomic_load_explicit(&worker->client->has_bell, memory_order_relaxed) == 1;
     default:
         return false;
@@ -197,7 +204,8 @@ static uint64_t news_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qui
         poll_ns = SWAP_NAP_NS;
     }
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->behind.nr != 0 ||
-        worker->loop->first_waiter || is_backlog_full || worker->turn->is_gated || fgw_swap_is_at_work(worker)) {
+        worker->loop->first_waiter || is_backlog_full || fgw_swap_is_at_work(worker) ||
+        (worker->turn->is_gated && !fgw_space_gate_is_awaited(worker))) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         if (busy_ns > STOP_NAP_NS && can_stop(worker)) {
             busy_ns = STOP_NAP_NS;
@@ -226,13 +234,16 @@ static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog
     if (fgw_turn_is_waiting(worker) && fgw_move_enter(worker, fgw_clock_ns())) {
         return; /* it came before we knew the bell */
     }
+    if (fgw_space_gate_is_awaited(worker) && fgw_space_gate_is_open(worker)) {
+        return; /* likewise */
+    }
     /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
     const bool is_parked =
         !is_backlog_full && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_backlog_full));
     if (is_parked && !fgv_consumer_park_prepare(&worker->loop->consumer)) {
         return;
     }
-    if (fgw_turn_is_waiting(worker) || !is_parked) {
+    if (has_bell(worker) || !is_parked) {
         worker->loop->consumer.nr_parks++;
         void *kick =
             is_parked && worker->region.wake == FGV_WAKE_FUTEX ? &worker->loop->consumer.control->parked : NULL;

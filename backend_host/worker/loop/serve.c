@@ -45,6 +45,7 @@
 #include "turn/moves.h"
 #include "turn/queue.h"
 #include "turn/round.h"
+#include "turn/space_gate.h"
 #include "turn/turn.h"
 
 #define FGW_REPLY_MAX_BYTES FGV_RESPONSE_PAYLOAD_BYTES
@@ -280,7 +281,7 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
         return false;
     }
     enum fgw_submission kind = FGW_SUBMIT_WORK;
-    if (runs && !may_submit(worker, parsed, &kind)) {
+    if (runs && (fgw_space_gate_is_shut(worker) || !may_submit(worker, parsed, &kind))) {
         return false;
     }
     if (fgw_host_is_launch(service->number) && !fgw_host_has_room(worker)) {
@@ -295,6 +296,9 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
     if (result != CUDA_SUCCESS && (service->needs_context || parsed->header.context != 0)) {
         count_call(worker, response);
         fgw_copy_settle(worker, &parsed->request, NULL, result);
+        if (runs) {
+            fgw_space_gate_end(worker);
+        }
         fgw_refuse(worker, response, result);
         return true;
     }
@@ -303,6 +307,9 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
         if (state != FGW_PARTS_WHOLE) {
             return state == FGW_PARTS_TAKEN && serve_parts(worker, parsed, response);
         }
+    }
+    if (service->number == FGV_CALL_cuGraphLaunch && runs && fgw_space_gate_holds(worker, FGW_BLOCKS_UNKNOWN)) {
+        return false;
     }
     count_call(worker, response);
     if (service->cost != FGV_COST_NONE && worker->current && worker->current->fault != CUDA_SUCCESS) {

@@ -2,6 +2,7 @@
 #include "page/space.h"
 
 #include "base/count.h"
+#include "page/bell.h"
 #include "page/outlook.h"
 #include "page/sets.h"
 
@@ -122,26 +123,54 @@ void fgw_space_know_device(struct fgw_grantee *grantee, uint32_t nr_multiprocess
     grantee->nr_multiprocessors = nr_multiprocessors;
 }
 
+/* Who is kept out said so before it looked at the split and went to sleep; here the split was written before. */
+void fgw_control_let_in(struct fgw_control *control, uint32_t index)
+{
+    for (uint32_t number = 1; number <= FGW_MAX_VGPUS; number++) {
+        if (fgw_space_are_companions(control, number, index + 1) &&
+            atomic_load(&control->accounts[number - 1]->split) != 0) {
+            fgw_bell_ring(&control->grant->seats[number - 1].bell);
+        }
+    }
+}
+
 void fgw_space_tell_split(const struct fgw_grantee *grantee, uint32_t split)
 {
-    atomic_store_explicit(&grantee->account->split, split, memory_order_relaxed);
+    atomic_store(&grantee->account->split, split);
+    if (split == 0) {
+        fgw_control_let_in(grantee->control, grantee->number - 1);
+    }
+}
+
+/* Gives the number of the critical vGPU of this one's space, FGW_NOBODY: there is none. */
+static uint32_t critical_of(const struct fgw_grantee *grantee)
+{
+    for (uint32_t number = 1; number <= FGW_MAX_VGPUS; number++) {
+        if (fgw_space_are_companions(grantee->control, number, grantee->number) &&
+            class_of(grantee->control, number) == FGW_CLASS_CRITICAL) {
+            return number;
+        }
+    }
+    return FGW_NOBODY;
 }
 
 uint32_t fgw_space_standing_split(const struct fgw_grantee *grantee)
 {
-    const struct fgw_control *control = grantee->control;
-    for (uint32_t number = 1; number <= FGW_MAX_VGPUS; number++) {
-        if (fgw_space_are_companions(control, number, grantee->number) &&
-            class_of(control, number) == FGW_CLASS_CRITICAL) {
-            return atomic_load_explicit(&control->accounts[number - 1]->split, memory_order_relaxed);
-        }
-    }
-    return 0;
+    const uint32_t number = critical_of(grantee);
+    return number != FGW_NOBODY ? atomic_load(&grantee->control->accounts[number - 1]->split) : 0;
+}
+
+uint32_t fgw_space_asked_split(const struct fgw_grantee *grantee)
+{
+    const uint32_t number = critical_of(grantee);
+    return number != FGW_NOBODY && fgw_space_is_urgent(grantee->control, number)
+               ? atomic_load(&grantee->control->accounts[number - 1]->split)
+               : 0;
 }
 
 void fgw_space_tell_kept_out(const struct fgw_grantee *grantee, bool is_kept_out)
 {
-    fgw_space_tell_split(grantee, is_kept_out);
+    atomic_store(&grantee->account->split, is_kept_out);
 }
 
 bool fgw_space_keeps_out(const struct fgw_grantee *grantee)
@@ -174,7 +203,9 @@ void fgw_control_set_class(struct fgw_control *control, uint32_t index, uint32_t
 
 void fgw_control_set_urgent(struct fgw_control *control, uint32_t index, bool is_urgent)
 {
-    atomic_store(&control->decided->vgpus[index].is_urgent, is_urgent);
+    if (atomic_exchange(&control->decided->vgpus[index].is_urgent, is_urgent) != 0 && !is_urgent) {
+        fgw_control_let_in(control, index);
+    }
 }
 
 void fgw_control_set_split(struct fgw_control *control, uint32_t index, uint32_t split)

@@ -53,18 +53,24 @@ static inline uint32_t fgw_space_split(const struct fgw_grantee *grantee)
 
 /* So many multiprocessors its device has. */
 void fgw_space_know_device(struct fgw_grantee *grantee, uint32_t nr_multiprocessors);
-/* Says what stands in the split word. */
-void fgw_space_tell_split(const struct fgw_grantee *grantee, uint32_t split);
 /* Gives what stands there, by the word of the critical vGPU of this best-effort one's space. */
 uint32_t fgw_space_standing_split(const struct fgw_grantee *grantee);
-/* Says whether the split leaves this best-effort vGPU no place for work that it has. */
-void fgw_space_tell_kept_out(const struct fgw_grantee *grantee, bool is_kept_out);
 /* Tells whether another vGPU of this critical one's space is kept out so. */
 bool fgw_space_keeps_out(const struct fgw_grantee *grantee);
+/* Rings the bells of those, as the critical vGPU of this index asks for nothing any more. */
+void fgw_control_let_in(struct fgw_control *control, uint32_t index);
 /* Notes a round of this worker. */
 void fgw_space_note_round(const struct fgw_grantee *grantee, uint32_t signature, uint32_t split, uint64_t took_ns);
 
 /* cffi: begin */
+/* Gives what rounds of the critical vGPU of this best-effort one's space ask for now, or did a moment ago; 0: nothing,
+ * as while that one has used what it may ahead of its turns. */
+uint32_t fgw_space_asked_split(const struct fgw_grantee *grantee);
+/* Says what rounds of this critical one ask for: what stands in the split word, if there is one. */
+void fgw_space_tell_split(const struct fgw_grantee *grantee, uint32_t split);
+/* Says whether the split leaves this best-effort vGPU no place for work that it has. When rounds ask for nothing any
+ * more the bells of such are rung; while vGPUs are apart nobody's can be. */
+void fgw_space_tell_kept_out(const struct fgw_grantee *grantee, bool is_kept_out);
 /* Tells whether another vGPU of this one's space has the grant. */
 bool fgw_space_has_grant(const struct fgw_grantee *grantee);
 

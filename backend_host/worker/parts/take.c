@@ -23,6 +23,7 @@
 #include "parts/state.h"
 #include "parts/variant.h"
 #include "track/state.h"
+#include "turn/space_gate.h"
 
 #define FGW_MAX_GRID_X  0x7fffffffu
 #define FGW_MAX_GRID_YZ 65535u
@@ -153,6 +154,18 @@ static bool is_a_grid(const uint32_t grid[3])
     return grid[0] <= FGW_MAX_GRID_X && grid[1] <= FGW_MAX_GRID_YZ && grid[2] <= FGW_MAX_GRID_YZ;
 }
 
+/* It goes as it is, for this reason, unless it `runs` and waits for that at the gate of its space. */
+static enum fgw_parts_state go_whole(struct fgw_worker *worker, uint64_t nr_blocks, enum fgv_whole why, bool runs)
+{
+    if (runs && fgw_space_gate_holds(worker, nr_blocks)) {
+        return FGW_PARTS_MORE;
+    }
+    if (why != FGV_WHOLE_NOT) {
+        fgw_count_whole(worker, why);
+    }
+    return FGW_PARTS_WHOLE;
+}
+
 enum fgw_parts_state fgw_parts_take(struct fgw_worker *worker, const struct fgw_request *request, bool runs)
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
@@ -160,12 +173,14 @@ enum fgw_parts_state fgw_parts_take(struct fgw_worker *worker, const struct fgw_
     struct fgw_launch launch;
     worker->slicing->parts.is_awaited = false;
     const bool goes_anyhow = is_large(worker, nr_blocks);
-    if (!(goes_anyhow || may_exceed_device(worker, nr_blocks)) || !is_a_grid(fixed->grid) || !worker->current ||
-        worker->current->fault != CUDA_SUCCESS || fgw_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
+    const bool is_small = !goes_anyhow && !may_exceed_device(worker, nr_blocks);
+    if (!is_a_grid(fixed->grid) || !worker->current || worker->current->fault != CUDA_SUCCESS ||
+        (!is_small && fgw_launch_read(worker, request, &launch) != CUDA_SUCCESS)) {
+        fgw_space_gate_end(worker);
         return FGW_PARTS_WHOLE; /* the handler says what is wrong with it */
     }
-    if (!goes_anyhow && !exceeds_device(worker, &launch, nr_blocks)) {
-        return FGW_PARTS_WHOLE;
+    if (is_small || (!goes_anyhow && !exceeds_device(worker, &launch, nr_blocks))) {
+        return go_whole(worker, nr_blocks, FGV_WHOLE_NOT, runs);
     }
     enum fgv_whole why = runs ? judge(worker, &launch) : FGV_WHOLE_GRAPH;
     if (why == FGV_WHOLE_NOT && must_wait(worker, &launch)) {
@@ -180,13 +195,11 @@ enum fgw_parts_state fgw_parts_take(struct fgw_worker *worker, const struct fgw_
         why = begin(worker, &launch, variant, nr_blocks, fixed->stream);
     }
     if (is_for_this && why == FGV_WHOLE_NOT) {
+        fgw_space_gate_end(worker);
         return FGW_PARTS_TAKEN;
     }
     if (runs && !fgw_grant_has(&worker->grantee)) {
         return FGW_PARTS_MORE; /* the grant was given back to make a variant, and there is none: in its next turn */
     }
-    if (why != FGV_WHOLE_NOT) {
-        fgw_count_whole(worker, why);
-    }
-    return FGW_PARTS_WHOLE;
+    return go_whole(worker, nr_blocks, why, runs);
 }

@@ -101,6 +101,12 @@ uint32_t fgw_queue_most_unwaited(struct fgw_worker *worker)
     return nr;
 }
 
+uint32_t fgw_queue_most_within(struct fgw_worker *worker, uint64_t time_ns)
+{
+    fgw_track_mark_every(worker, 1);
+    return fitting(worker, time_ns, 1);
+}
+
 /* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
  * newcomer wait, for seconds when they are long ones that cannot go in parts. An end that is overdue tells of a long
  * one before it has ended. */

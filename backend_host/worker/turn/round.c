@@ -50,13 +50,12 @@ static CUresult write_on(struct fgw_worker *worker, CUstream stream, uint32_t sp
                                                   CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
-/* A word that the driver refuses is none. */
-static void note_written(struct fgw_worker *worker, CUresult result, uint32_t split)
+/* A word that the driver refuses is none. Best effort that cannot give way heeds what is told here (space_gate.h). */
+static void note_asked(struct fgw_worker *worker, CUresult result, uint32_t split)
 {
     struct fgw_rounds *rounds = &worker->turn->rounds;
     if (result != CUDA_SUCCESS) {
         rounds->word = 0;
-        split = 0;
     }
     rounds->split = split;
     fgw_space_tell_split(&worker->grantee, split);
@@ -64,13 +63,13 @@ static void note_written(struct fgw_worker *worker, CUresult result, uint32_t sp
 
 /* On the stream of the round, so that its first work finds what stands there before it; on the worker's own while that
  * one may not have come to the last word, as two streams keep no order. */
-static void write_before(struct fgw_worker *worker, struct fgw_stream *stream, uint32_t split)
+static CUresult write_before(struct fgw_worker *worker, struct fgw_stream *stream, uint32_t split)
 {
     struct fgw_rounds *rounds = &worker->turn->rounds;
     const CUstream side = rounds->taken_back_on;
     const bool is_behind = side && worker->driver.cuStreamQuery(side) == CUDA_ERROR_NOT_READY;
     rounds->taken_back_on = NULL;
-    note_written(worker, write_on(worker, is_behind ? side : stream->native, split), split);
+    return write_on(worker, is_behind ? side : stream->native, split);
 }
 
 static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
@@ -81,8 +80,8 @@ static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
     const bool is_whole = ++rounds->nr % WHOLE_EVERY == 0;
     const uint32_t wanted = is_whole ? FGW_SPLIT_WHOLE : fgw_space_split(&worker->grantee);
     const uint32_t split = fgw_space_is_urgent(worker->grantee.control, worker->grantee.number) ? wanted : 0;
-    if (rounds->word != 0 && split != rounds->split) {
-        write_before(worker, stream, split);
+    if (split != rounds->split) {
+        note_asked(worker, rounds->word != 0 ? write_before(worker, stream, split) : CUDA_SUCCESS, split);
     }
     rounds->asked = rounds->word != 0 ? split : 0;
 }
@@ -129,6 +128,10 @@ static bool is_vgpu_idle(const struct fgw_worker *worker)
 
 static void take_back(struct fgw_worker *worker)
 {
+    if (worker->turn->rounds.word == 0) {
+        note_asked(worker, CUDA_SUCCESS, 0);
+        return;
+    }
     struct fgw_context *before = worker->current;
     struct fgw_context *context = before;
     for (uint32_t i = 0; !context && i < FGW_MAX_CONTEXTS; i++) {
@@ -138,7 +141,7 @@ static void take_back(struct fgw_worker *worker)
         fgw_context_make_current(worker, context);
     }
     const CUstream side = context && worker->current == context ? fgw_stream_side(worker) : NULL;
-    note_written(worker, side ? write_on(worker, side, 0) : CUDA_ERROR_INVALID_CONTEXT, 0);
+    note_asked(worker, side ? write_on(worker, side, 0) : CUDA_ERROR_INVALID_CONTEXT, 0);
     worker->turn->rounds.taken_back_on = side;
 }
 

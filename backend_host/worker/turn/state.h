@@ -73,6 +73,11 @@ struct fgw_rounds {
     uint32_t split; /* that stands in the word by this worker */
 };
 
+struct fgw_space_gate {
+    uint64_t since_ns; /* a launch waits, or its turn is asked for; 0: none does */
+    uint64_t shut_ns;  /* it was last seen shut */
+};
+
 struct fgw_copy_credit {
     uint64_t bytes;
     uint64_t filled_ns; /* when that was so; says nothing of a full one */
@@ -105,6 +110,7 @@ struct fgw_turn {
     struct fgw_yields yields;
     struct fgw_beside beside;
     struct fgw_rounds rounds;
+    struct fgw_space_gate space_gate;
 };
 
 /* It may submit, or its work has to end before others may: its bit is in `users`. */

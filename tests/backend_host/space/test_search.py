@@ -28,6 +28,7 @@ class Page:
     def __init__(self) -> None:
         self.split = 0
         self.nr = 0
+        self.nr_sliced = self.nr_gated = 0
         self.newest: list[Round] = []
 
     def set_split(self, vgpu: int, split: int) -> None:
@@ -37,7 +38,7 @@ class Page:
         return self.nr, list(self.newest)
 
     def worker(self, slot: int) -> Any:
-        return SimpleNamespace(program=f"program-{slot}")
+        return SimpleNamespace(program=f"program-{slot}", nr_sliced=self.nr_sliced, nr_space_gated=self.nr_gated)
 
     def add(self, rounds: list[Round]) -> None:
         self.nr += len(rounds)
@@ -198,3 +199,35 @@ def test_where_there_is_nothing_to_search_nothing_is_told(change: str) -> None:
     house.look()
     assert house.searches.told("web") is None
     assert house.searches.told("other") is None
+
+
+def test_where_best_effort_cannot_give_way_the_gate_is_shut_or_open() -> None:
+    page = Page()
+    house = House(page)
+    page.nr_gated, page.nr_sliced = 7, 3
+    asked = set()
+    for _ in range(40):
+        page.add([Round(7, page.split, 1_000_000)] * 10)
+        house.look()
+        asked.add(page.split)
+    assert asked == {WHOLE, 0}
+    assert page.split == 0, "rounds take no longer with it open"
+    told = house.searches.told("web")
+    assert told is not None
+    assert (told.is_settled, told.progress) == (True, 1.0)
+    for _ in range(5):
+        page.add([Round(7, page.split, 2_000_000)] * 10)
+        house.look()
+    assert page.split == WHOLE, "and shut again when they do"
+
+
+def test_where_most_of_best_effort_gives_way_splits_are_tried() -> None:
+    page = Page()
+    house = House(page)
+    page.nr_gated, page.nr_sliced = 3, 3
+    asked = set()
+    for _ in range(40):
+        page.add([Round(7, page.split, 1_000_000)] * 10)
+        house.look()
+        asked.add(page.split)
+    assert len(asked - {WHOLE, 0}) > 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.space.climb import GAIN, LOOK_AGAIN_NS, Climb
-from scheduler.space.grid import Grid, Split
+from scheduler.space.grid import NOTHING, Grid, Split
 from scheduler.space.search import LEAST_UTILISATION, Given, Outcome
 from scheduler.space.surface import Surface
 from tests.scheduler.space.driving import Told, drive, flat, outcome_of
@@ -149,3 +149,11 @@ def test_a_target_out_of_reach_is_looked_at_again() -> None:
     search.tell(outcome_of(better[grid.whole], grid.whole, 1.5, now_ns + LOOK_AGAIN_NS))
     drive(search, better, 1.5, 5000, now_ns=now_ns + LOOK_AGAIN_NS)
     assert better[search.split].progress == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("slowdown", "ends"), [(1.2, NOTHING), (1.6, GRID.whole)])
+def test_where_there_is_nothing_between_it_takes_all_or_nothing(slowdown: float, ends: Split) -> None:
+    search = Climb(Given(GRID.ends, 1.5))
+    drive(search, flat(GRID.ends, {NOTHING: (slowdown, 1.0), GRID.whole: (1.0, 0.0)}), 1.5, 500)
+    assert search.is_settled
+    assert search.split == ends

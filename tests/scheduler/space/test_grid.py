@@ -50,3 +50,9 @@ def test_who_is_next_to_one_has_it_for_a_neighbour() -> None:
     grid = Grid.of(12, 4, 3)
     for split in grid:
         assert all(split in grid.neighbours(each) for each in grid.neighbours(split))
+
+
+def test_the_ends_of_a_grid_are_a_grid_of_two() -> None:
+    assert list(H100.ends) == [NOTHING, H100.whole]
+    assert H100.ends.neighbours(H100.whole) == [NOTHING]
+    assert H100.ends.neighbours(NOTHING) == [H100.whole]
