@@ -203,7 +203,7 @@ def test_lies_are_answered_while_memory_moves(host: Host, seed: int) -> None:
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sanitized")
-    flags = "-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+    flags = "-O0 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
     command = [sys.executable, "-m", "backend_host.worker.build_ffi", "--to", str(folder)]
     environment = {**os.environ, "CFLAGS": flags, "FAIRGV_DEBUG": "1"}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)

@@ -46,6 +46,7 @@ def checked_guest() -> Path:
         "guest-checked",
         [PROGRAMS / "guest.c", *GUEST_SOURCES],
         "-DFGV_PLAIN_SYMBOLS",
+        "-O0",
         "-fsanitize=address,undefined",
         "-lpthread",
     )
