@@ -5,6 +5,7 @@ one process.
 start: how soon a short kernel has ended beside another process' blocks, by the way of sharing. Natively; MPS for the time of it.
 search: what searches of a split come to over recorded surfaces. Without a device.
 pairs: the same programs live, each a guest, once the daemon's search has settled.
+faults: what a fault of one guest of a space costs the others.
 turns: gaps between turns of best-effort guests, and their shares by weight.
 
 Wrong when something else runs on the device. softgpu's figures show that the programs run, and nothing more.
@@ -19,9 +20,9 @@ from benchmarks.experiment import Reporter, Subjects, names_of, setting
 from benchmarks.in_parts import ExperimentInParts
 from benchmarks.paper import Finding
 from benchmarks.part import Part
-from benchmarks.space import pairs, search, start, surfaces, turns
+from benchmarks.space import faults, pairs, search, start, surfaces, turns
 
-PARTS: tuple[Part, ...] = (surfaces.PART, start.PART, search.PART, pairs.PART, turns.PART)
+PARTS: tuple[Part, ...] = (surfaces.PART, start.PART, search.PART, pairs.PART, turns.PART, faults.PART)
 NAMES = tuple(part.name for part in PARTS if part is not surfaces.PART)
 
 
@@ -39,6 +40,7 @@ class Space(ExperimentInParts):
         start.KIND: ("way", "block_us"),
         search.KIND: ("search", "target"),
         search.ERRORS: ("predictor",),
+        faults.KIND: ("scene", "victim"),
         turns.GAPS: ("where",),
         turns.SHARES: ("where",),
         pairs.KIND: ("best_effort", "critical", "target", "pause_us"),

@@ -85,6 +85,10 @@ class ProcessRunning:
                 if stream is not None:
                     stream.close()
 
+    def kill(self) -> None:
+        """Ends it without a word; with `fairgv-run` the program that that runs, too."""
+        self._child.kill()
+
     def _said(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().strip().splitlines()

@@ -10,7 +10,7 @@ from typing import Any
 from backend_host.config import Config
 from backend_host.ipc import Connection
 from benchmarks.errors import ProgramFailedError
-from benchmarks.guests import Running, Setting
+from benchmarks.guests import Setting
 from benchmarks.guests.open import daemon_config
 from benchmarks.guests.process import ProcessSession, daemon
 from benchmarks.space.build import build
@@ -114,7 +114,7 @@ class Program:
     def __init__(self, session: ProcessSession, index: int, words: Sequence[str]) -> None:
         """`words` are those of programs/pair.cu."""
         self._name = " ".join(words[:2])
-        self.running: Running = session.start(index, build("pair"), words)
+        self.running = session.start(index, build("pair"), words)
 
     def ready(self) -> None:
         """Waits until it has begun."""

@@ -87,7 +87,7 @@ def test_words_that_mean_nothing_are_refused(words: tuple[str, ...]) -> None:
 def test_what_it_does_not_know_is_not_done() -> None:
     finished = pair(("critical", "nn"), "sleep\n")
     assert finished.returncode == 2
-    assert finished.stderr.startswith("pair is told to work, to look, to rest or to fault, not sleep")
+    assert finished.stderr.startswith("pair is told to work, to look, to rest, to fault or to hang, not sleep")
 
 
 def test_a_pair_is_measured_as_guests_in_a_space(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@
  *     work      goes on
  *     look      prints what was done since it was told to work, or to look
  *     rest      the same, and stops with the end of the round, or of the launch
- *     fault     reads where there is no memory
+ *     fault     writes where there is no memory
+ *     hang      launches a block that never ends
  *
  * until the input ends. What was done is an object of JSON: seconds, and times_us of rounds, or the number of blocks.
  *
@@ -254,6 +255,12 @@ __global__ void stray(unsigned *nowhere)
     *nowhere = 1;
 }
 
+__global__ void endless(const volatile unsigned *word)
+{
+    while (*word == 0) {
+    }
+}
+
 static void obey(job *job)
 {
     loop loop(job);
@@ -282,8 +289,14 @@ static void obey(job *job)
         } else if (word == "fault") {
             stray<<<1, 1>>>((unsigned *)16);
             CUDA(cudaDeviceSynchronize());
+        } else if (word == "hang") {
+            unsigned *zero;
+            CUDA(cudaMalloc(&zero, sizeof(*zero)));
+            CUDA(cudaMemset(zero, 0, sizeof(*zero)));
+            endless<<<1, 1>>>(zero);
+            CUDA(cudaDeviceSynchronize());
         } else {
-            fprintf(stderr, "pair is told to work, to look, to rest or to fault, not %s\n", word.c_str());
+            fprintf(stderr, "pair is told to work, to look, to rest, to fault or to hang, not %s\n", word.c_str());
             exit(2);
         }
     }
