@@ -179,6 +179,7 @@ def _sheet(document: Document) -> Sheet | None:
             f"{each['alone_us']:.0f}",
             *(f"{each['slowdowns'][name]:.2f}" for name in PERCENTILES),
             f"{100 * each['within']:.1f}",
+            f"{100 * _persistent(each):.0f}",
             f"{each['progress']:.2f}",
             f"{each['use']:.2f}",
         )
@@ -186,13 +187,20 @@ def _sheet(document: Document) -> Sheet | None:
     )
     columns = (
         *("pair", "target", "split", "settled, s", "round alone, us", "slowdown, median", "95 %", "99 %"),
-        *("within, %", "progress", "use"),
+        *("within, %", "persistent, %", "progress", "use"),
     )
     notes = (
         "Rounds once the search has settled, over the median alone, and how many are within the target; best effort's progress over its own",
-        "alone; use of the GPU, which is 1 by turns. The split is that where it settled, or where it was when the time was over (-).",
+        "alone; use of the GPU, which is 1 by turns. Launches of best effort that do not go persistently do not give way. The split is that",
+        "where the search settled, or where it was when the time was over (-).",
     )
     return Sheet("Pairs through FairGV", columns, rows, notes)
+
+
+def _persistent(record: Record) -> float:
+    """The part of best effort's launches that can give way."""
+    counts = record["counts"]["best-effort"]
+    return float(counts["nr_sliced"] / counts["nr_launches"]) if counts["nr_launches"] else 0.0
 
 
 def _of_target(document: Document, target: float) -> list[Record]:
@@ -216,6 +224,7 @@ def _figures(document: Document) -> dict[str, float]:
             f"{name}/pairs better than turns": sum(each["use"] > 1 for each in all_pairs),
             f"{name}/least use": min(each["use"] for each in all_pairs),
             f"{name}/greatest use": max(each["use"] for each in all_pairs),
+            f"{name}/least persistent": min(map(_persistent, all_pairs)),
             f"{name}/longest search, s": max(each["settle_s"] for each in all_pairs),
         }
     return found
