@@ -247,6 +247,25 @@ def _of_entry(entry: FatbinEntry) -> Bound:
     return _of_ptx(content) if entry.kind == EntryKind.PTX else Bound.IMAGES
 
 
+_PARTS_OF_NESTED = (b"cudaCDP", b"_cnp", b"cudaLaunchDevice", b"cudaGetParameterBuffer")
+"""Of all names that NESTED is found by."""
+
+
+def nests(image: Buffer, capability: int) -> bool:
+    """Whether kernels of an image launch kernels, as far as it can be read. Only one that has a part of such a name is looked into."""
+    if len(image) > MAX_IMAGE_BYTES:
+        return False
+    try:
+        entries = _entries(image, capability)
+        if unpacked_bytes(entries) > MAX_UNPACKED_BYTES:
+            return False
+        contents = (bytes(entry.payload()) for entry in entries)
+        is_named = any(part in content for content in contents for part in _PARTS_OF_NESTED)
+    except FatbinError:
+        return False
+    return is_named and Bound.NESTED in binds(image, capability)
+
+
 class Binder:
     """Looks into the images of one program."""
 

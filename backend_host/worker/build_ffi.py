@@ -93,6 +93,7 @@ extern "Python+C" uint64_t fgv_image_needs(const uint8_t *image, uint64_t image_
 struct fgw_grantee;
 void fgw_grant_show_phase(const struct fgw_grantee *grantee, uint32_t phase);
 extern "Python+C" uint32_t fgv_image_binds(const uint8_t *image, uint64_t image_bytes, uint32_t capability, uint64_t ticket);
+extern "Python+C" bool fgv_image_nests(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 extern "Python+C" int32_t fgv_image_inspect(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 struct fgw_making;
 extern "Python+C" void fgv_variants_keep(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from backend_host.worker._worker import ffi, lib
-from backend_host.worker.binds import Binder, Bound
+from backend_host.worker.binds import Binder, Bound, nests
 from backend_host.worker.declarations import UNKNOWABLE_BYTES
 from backend_host.worker.images import Aside, Inspector, Printing
 from backend_host.worker.making import Maker
@@ -175,6 +175,8 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     lib.fgw_worker_set_inspector(worker, lib.fgv_image_inspect)
     lib.fgw_worker_set_needs(worker, lib.fgv_image_needs)
     lib.fgw_worker_set_binds(worker, lib.fgv_image_binds)
+    if space_page is not None:
+        lib.fgw_space_set_nests(worker, lib.fgv_image_nests)
     costs = message.get("costs", {})
     lib.fgw_worker_set_costs(worker, int(costs.get("context_bytes", 0)), int(costs.get("stream_bytes", 0)))
     lib.fgw_worker_set_span(worker, message.get("memory") == "span")
@@ -238,6 +240,12 @@ _binder = Binder(lib.fgw_image_binds, _aside)
 def fgv_image_binds(image: ffi.CData, image_bytes: int, capability: int, ticket: int) -> int:
     """Called by the loop when it keeps an image; one at which this fails cannot be read."""
     return _binder.look(memoryview(ffi.buffer(image, image_bytes)), capability, ticket)
+
+
+@ffi.def_extern(error=False)  # type: ignore[untyped-decorator]
+def fgv_image_nests(image: ffi.CData, image_bytes: int, capability: int) -> bool:
+    """Called by the loop of a worker in a space before it hands an image to the driver."""
+    return nests(memoryview(ffi.buffer(image, image_bytes)), capability)
 
 
 _maker = Maker()

@@ -14,9 +14,9 @@ import pytest
 from backend_host.device import readings
 from backend_host.worker import binds as module
 from backend_host.worker import images
-from backend_host.worker.binds import UNKNOWN, Binder, Bound, binds
+from backend_host.worker.binds import UNKNOWN, Binder, Bound, binds, nests
 from backend_host.worker.build_ffi import HERE
-from backend_host.worker.images import LEAST_BYTES_FOR_THREAD, Aside
+from backend_host.worker.images import LEAST_BYTES_FOR_THREAD, MAX_IMAGE_BYTES, Aside
 from benchmarks.nvcc import find_nvcc
 from tests.backend_host.hostile_images import container, entry
 from tests.backend_host.test_needs import machine_code
@@ -158,6 +158,7 @@ def test_what_nvcc_makes(compiled: Callable[..., bytes], name: str, form: str) -
 def test_kernels_that_launch_kernels(compiled: Callable[..., bytes], form: str) -> None:
     image = compiled(NESTING, form, "-rdc=true", "-arch=sm_90")
     assert binds(image, 90) == NESTED | FUNCTIONS  # the address of the child, for the launch
+    assert nests(image, 90)
 
 
 def linked(folder: Path, *sources: str) -> bytes:
@@ -215,6 +216,24 @@ def test_a_program_that_keeps_all_kinds_of_addresses(compiled: Callable[..., byt
 )  # fmt: skip
 def test_ptx_text(text: str, bits: Bound) -> None:
     assert binds((HEAD + text + "\n").encode() + b"\0", 90) == bits
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (".extern .func (.param .b32 r) cudaLaunchDeviceV2(.param .b64 p);", True),
+        (".extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 p);", True),
+        ("// cudaLaunchDeviceV2 is not called\n.entry k() { ret; }", False),
+        (".entry k() { ret; }", False),
+    ],
+)
+def test_which_ptx_launches_kernels(text: str, expected: bool) -> None:
+    assert nests((HEAD + text + "\n").encode() + b"\0", 90) is expected
+
+
+def test_what_cannot_be_read_is_not_said_to_launch_kernels() -> None:
+    assert not nests(b"\x50\xed\x55\xba cudaLaunchDeviceV2", 90)
+    assert not nests(b"cudaLaunchDeviceV2" + bytes(MAX_IMAGE_BYTES), 90)
 
 
 def test_a_text_is_looked_into_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:

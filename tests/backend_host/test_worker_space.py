@@ -12,8 +12,8 @@ import pytest
 from backend_host.device.readings import WorkerReading
 from backend_host.space.own_client import OwnClient
 from tests.backend_host.test_space_page import BEST_EFFORT, CRITICAL, FAIR, split
-from tests.backend_host.test_worker_order import LATE, NS_PER_S, Kernels
-from tests.backend_host.worker_guest import make_region
+from tests.backend_host.test_worker_order import LATE, NS_PER_S, PTX, Kernels
+from tests.backend_host.worker_guest import MODULE, kernel_image, make_region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served, tenant_of
 from tests.end_to_end.host import wait_until
 
@@ -266,3 +266,31 @@ def test_without_a_space_there_is_no_gate(gate: Gate) -> None:
     assert gate.best.kernels.value() == 5
     assert gate.critical.is_at_work()
     assert gate.best.reading().nr_space_gated == 0
+
+
+NESTING = (
+    PTX
+    + """
+.extern .func (.param .b32 result) cudaLaunchDeviceV2(.param .b64 buffer, .param .b64 stream);
+.visible .entry nests()
+{
+    .param .b64 none;
+    .param .b32 result;
+    call (result), cudaLaunchDeviceV2, (none, none);
+    ret;
+}
+"""
+)
+NOT_SUPPORTED = 801
+
+
+@pytest.mark.parametrize(("make", "is_told"), [("page", True), ("turns", False)], indirect=["make"])
+def test_kernels_that_launch_kernels_are_refused_in_a_space(make: Make, is_told: bool) -> None:
+    """In turns softgpu refuses them itself, and nothing is said of spaces."""
+    best = make(BEST_EFFORT, 1)
+    answers = [best.served.guest.load(kernel_image(NESTING), handle=MODULE + n, blob=20 + n).result for n in (2, 3)]
+    assert answers == [NOT_SUPPORTED] * 2
+    best.runs(4)
+    best.served.worker.process.kill()
+    said = best.served.worker.errors()
+    assert said.count("run it without --space") == is_told, "once, however often it is tried"

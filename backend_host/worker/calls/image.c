@@ -14,6 +14,7 @@
 #include "calls/image_memory.h"
 #include "calls/jit.h"
 #include "calls/kept_image.h"
+#include "calls/space.h"
 #include "calls/state.h"
 #include "client/arena.h"
 #include "client/handles.h"
@@ -129,6 +130,9 @@ static CUresult check_image(struct fgw_worker *worker, const struct fgw_blob *bl
     enum fgv_image_kind kind;
     CUresult result = fgw_blob_measure(blob, &kind);
     if (result == CUDA_SUCCESS) {
+        result = fgw_space_check_image(worker, blob->bytes, blob->size_bytes);
+    }
+    if (result == CUDA_SUCCESS) {
         fgw_printing_note_image(worker, blob->bytes, blob->size_bytes);
         *needs_bytes = fgw_image_needs(worker, blob->bytes, blob->size_bytes);
     }
@@ -155,6 +159,10 @@ static CUresult rebuild(struct fgw_worker *worker, const struct fgw_blob *blob, 
             fgv_image_measure(blob->bytes + offset, blob->size_bytes - offset, &bytes, &kind) != CUDA_SUCCESS ||
             kind != FGV_IMAGE_FATBIN) {
             return CUDA_ERROR_INVALID_IMAGE;
+        }
+        const CUresult result = fgw_space_check_image(worker, blob->bytes + offset, bytes);
+        if (result != CUDA_SUCCESS) {
+            return result;
         }
         fgw_printing_note_image(worker, blob->bytes + offset, bytes);
         const uint64_t bytes_of_this = fgw_image_needs(worker, blob->bytes + offset, bytes);

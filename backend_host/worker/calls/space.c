@@ -1,6 +1,8 @@
 /* See space.h. */
 #include "calls/space.h"
 
+#include "base/log.h"
+#include "calls/state.h"
 #include "client/state.h"
 #include "page/space.h"
 #include "parts/persistent.h"
@@ -47,6 +49,25 @@ static CUresult map(struct fgw_worker *worker, CUmemGenericAllocationHandle nati
     }
     *address = placed;
     return CUDA_SUCCESS;
+}
+
+void fgw_space_set_nests(struct fgw_worker *worker, fgw_nests_fn nests)
+{
+    worker->calls->space.nests = nests;
+}
+
+CUresult fgw_space_check_image(struct fgw_worker *worker, const uint8_t *image, uint64_t image_bytes)
+{
+    struct fgw_in_space *space = &worker->calls->space;
+    if (!space->nests || !space->nests(image, image_bytes, fgw_capability_of(worker))) {
+        return CUDA_SUCCESS;
+    }
+    if (!space->has_refused) { /* a guest may load such images all day */
+        fgw_log("a program with kernels that launch kernels is refused, as MPS does not serve them: run it without "
+                "--space");
+        space->has_refused = true;
+    }
+    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 int fgw_space_attach(struct fgw_worker *worker, int fd)

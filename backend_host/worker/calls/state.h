@@ -155,6 +155,12 @@ struct fgw_sharing {
     uint64_t asked_ns;    /* when it was last asked for anything */
 };
 
+/* Of space.c. */
+struct fgw_in_space {
+    fgw_nests_fn nests; /* NULL: it is in none */
+    bool has_refused;   /* an image, which was said */
+};
+
 struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
@@ -175,6 +181,7 @@ struct fgw_calls {
     struct fgw_graph_memory graph_memory;
     struct fgw_image_memory image_memory;
     struct fgw_bounds bounds;
+    struct fgw_in_space space;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
     struct fgw_hosts hosts;

@@ -32,6 +32,8 @@ enum fgw_printing_verdict {
 /* Called from the loop, before a module is loaded; an enum fgw_printing_verdict. The image is there during the call
  * only. */
 typedef int32_t (*fgw_inspector_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
+/* Tells whether kernels of an image launch kernels. The image is there during the call only. */
+typedef bool (*fgw_nests_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 /* Tells what a driver takes of the device for an image, in one context. `is_exact`: there is a quota, and looking may
  * take its time. The image is there during the call only. */
 typedef uint64_t (*fgw_needs_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability, bool is_exact);
