@@ -1,7 +1,7 @@
 """`python -m dashboards.generate` writes the two Grafana boards and the table of docs/metrics.md; `--check` only says which are stale.
 
-All three follow the list of metrics: the board of one vGPU has a panel for each of its metrics, that of hosts one for each metric of Gpus and
-of the daemon, below what compares vGPUs.
+All three follow the list of metrics: the board of one vGPU has a panel for each of its metrics, that of hosts one for each metric of Gpus, of
+spaces and of the daemon, below what compares vGPUs.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend_host.metrics.catalogue import INFOS, OF_DAEMON, OF_DEVICES, OF_VGPUS
+from backend_host.metrics.catalogue import INFOS, OF_ALL, OF_DAEMON, OF_DEVICES, OF_SPACES, OF_VGPUS
 from backend_host.metrics.metric import Metric
 from cuda_api import outputs
 
@@ -45,7 +45,7 @@ def panel_of(metric: Metric, where: str, legend: str) -> Panel:
     """Of a counter its rate, of a histogram three of its quantiles. `where`: the labels that series have."""
     name, unit = metric.name, _UNITS.get(metric.unit, "short")
     title = name.removeprefix("fairgv_").removeprefix("vgpu_").removesuffix("_total").replace("_", " ")
-    legend = f"{{{{{metric.label}}}}}" if metric.label else legend
+    legend = f"{legend} {{{{{metric.label}}}}}" if metric.label else legend
     if metric.kind == "histogram":
         rate = f"sum by (le) (rate({name}_bucket{{{where}}}[$__rate_interval]))"
         quantiles = [(f"histogram_quantile({quantile}, {rate})", f"{quantile:.0%}") for quantile in (0.5, 0.9, 0.99)]
@@ -57,11 +57,12 @@ def panel_of(metric: Metric, where: str, legend: str) -> Panel:
 
 
 def hosts() -> dict[str, Any]:
-    """What compares vGPUs, then each metric of Gpus and of the daemon."""
+    """What compares vGPUs, then each metric of Gpus, of spaces and of the daemon."""
     where = 'instance=~"$instance"'
     panels = [
         *_compared(where),
         *(panel_of(metric, where, _ON_GPU) for metric in OF_DEVICES),
+        *(panel_of(metric, where, "{{instance}} {{space}}") for metric in OF_SPACES),
         *(panel_of(metric, where, "{{instance}}") for metric in OF_DAEMON),
     ]
     variables = [_variable("instance", "label_values(fairgv_build_info, instance)", is_many=True)]
@@ -153,7 +154,7 @@ def table() -> Iterator[str]:
     yield from ("| name | labels | type | unit | what |", "|---|---|---|---|---|")
     for name, (help_, labels) in INFOS.items():
         yield f"| `{name}` | {', '.join(labels)} | gauge | | {help_} |"
-    for metrics, labels in ((OF_VGPUS, ("vgpu",)), (OF_DEVICES, ("gpu",)), (OF_DAEMON, ())):
+    for metrics, labels in OF_ALL:
         for metric in metrics:
             its = ", ".join([*labels, *([metric.label] if metric.label else [])])
             yield f"| `{metric.name}` | {its} | {metric.kind} | {metric.unit} | {metric.help} |"

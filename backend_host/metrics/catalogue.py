@@ -1,4 +1,5 @@
-"""All metrics there are, in the order in which they are told: of each vGPU, of each Gpu, and of the daemon.
+"""All metrics there are, in the order in which they are told: of each vGPU, of each Gpu, of each space, and of the
+daemon.
 
 Most of a vGPU's come from the table of counters (metric.py). Here are those that no worker counts, and those that are put together of several
 counters.
@@ -11,7 +12,7 @@ from backend_host import counters
 from backend_host.entitlement import WHOLE
 from backend_host.history import WINDOWS_S
 from backend_host.metrics.metric import NS, PREFIX, Kind, Metric, of_counters
-from backend_host.statistics import DaemonStatistics, GpuStatistics, VGpuStatistics
+from backend_host.statistics import DaemonStatistics, GpuStatistics, SpaceStatistics, VGpuStatistics
 from cuda_api import table as calls
 
 INFO = "fairgv_vgpu_info"
@@ -261,6 +262,55 @@ OF_DEVICES: tuple[Metric, ...] = (
 """Of a GpuStatistics each, and with the label gpu, its number."""
 
 
+def _split(space: SpaceStatistics) -> dict[str, int] | None:
+    return None if space.split is None else dict(zip(("multiprocessors", "blocks"), space.split, strict=True))
+
+
+OF_SPACES: tuple[Metric, ...] = (
+    _device(
+        "space_faults_total",
+        "counter",
+        "Times that the space started anew, as the device served none of its programs any more.",
+        lambda space: space.nr_faults,
+    ),
+    _device(
+        "space_rounds_total",
+        "counter",
+        "Rounds of its critical vGPU that were compared with those that had all of the GPU, beside best effort.",
+        lambda space: space.nr_rounds,
+    ),
+    _device("space_missed_rounds_total", "counter", "Of these, slower than the target.", lambda space: space.nr_missed),
+    Metric(
+        "fairgv_space_slowdown",
+        "gauge",
+        "Of the last 1,000 rounds, over what they take with all of the GPU: median, 95th and 99th percentile. None before the first.",
+        lambda space: dict(space.slowdowns) or None,
+        "percentile",
+    ),
+    Metric(
+        "fairgv_space_split",
+        "gauge",
+        "While rounds last best effort has so many blocks fewer on each of so many multiprocessors. None where nothing is asked for.",
+        _split,
+        "of",
+    ),
+    _device(
+        "space_progress_ratio",
+        "gauge",
+        "The part of best effort's blocks that the split leaves. None where there is none to leave.",
+        lambda space: space.progress,
+    ),
+    _device(
+        "space_gated_total",
+        "counter",
+        "Launches of best effort there now that cannot give way and waited for rounds to end.",
+        lambda space: space.nr_gated,
+    ),
+    _device("space_gated_seconds_total", "counter", "Time that they waited so.", lambda space: space.gated_ns / NS),
+)
+"""Of a SpaceStatistics each, and with the label space, its name."""
+
+
 def _restarts(daemon: DaemonStatistics) -> int:
     return daemon.nr_restarts
 
@@ -283,6 +333,14 @@ OF_DAEMON: tuple[Metric, ...] = (
     ),
 )
 """Of the DaemonStatistics."""
+
+OF_ALL: tuple[tuple[tuple[Metric, ...], tuple[str, ...]], ...] = (
+    (OF_VGPUS, ("vgpu",)),
+    (OF_DEVICES, ("gpu",)),
+    (OF_SPACES, ("space",)),
+    (OF_DAEMON, ()),
+)
+"""All of them, with the labels that tell things of a kind apart."""
 
 INFOS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     INFO: (INFO_HELP, ("vgpu", "kind", "domain", "uuid", "gpu", "class", "space")),

@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from backend_host.metrics.catalogue import BUILD_INFO, DEVICE_INFO, INFO, INFOS, OF_DAEMON, OF_DEVICES, OF_VGPUS
+from backend_host.metrics.catalogue import BUILD_INFO, DEVICE_INFO, INFO, INFOS, OF_ALL
 from backend_host.metrics.metric import Histogram, Metric
 from backend_host.statistics import DaemonStatistics
 
@@ -35,8 +35,10 @@ def exposition(daemon: DaemonStatistics, version: str) -> bytes:
     """All metrics of what the daemon says of itself."""
     vgpus = [(labels(vgpu=vgpu.name), vgpu) for vgpu in daemon.vgpus]
     gpus = [(labels(gpu=str(gpu.number)), gpu) for gpu in daemon.gpus]
+    spaces = [(labels(space=space.name), space) for space in daemon.spaces]
+    told: tuple[Sequence[tuple[str, Any]], ...] = (vgpus, gpus, spaces, [("", daemon)])
     lines = [*_infos(daemon, version)]
-    for metrics, things in ((OF_VGPUS, vgpus), (OF_DEVICES, gpus), (OF_DAEMON, [("", daemon)])):
+    for (metrics, _), things in zip(OF_ALL, told, strict=True):
         for metric in metrics:
             lines += _family(metric, things)
     return "\n".join([*lines, ""]).encode()

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from backend_host.metrics.catalogue import INFOS, OF_DAEMON, OF_DEVICES, OF_VGPUS
+from backend_host.metrics.catalogue import INFOS, OF_ALL, OF_DAEMON, OF_DEVICES, OF_SPACES, OF_VGPUS
 from cuda_api import outputs
 from dashboards import generate
 from dashboards.generate import PageError
 from tests.promtool import needs_promtool, promtool
 
 FOLDER = Path(generate.__file__).parent
-METRICS = {metric.name: metric for metric in (*OF_VGPUS, *OF_DEVICES, *OF_DAEMON)}
+METRICS = {metric.name: metric for metrics, _ in OF_ALL for metric in metrics}
 HISTOGRAMS = {name for name, metric in METRICS.items() if metric.kind == "histogram"}
 SERIES = {
     *METRICS,
@@ -66,7 +66,7 @@ def test_every_metric_of_a_vgpu_is_on_its_board() -> None:
     shown = " ".join(queries("vgpu"))
     assert {metric.name for metric in OF_VGPUS if metric.name not in shown} == set()
     shown = " ".join(queries("hosts"))
-    assert {metric.name for metric in (*OF_DEVICES, *OF_DAEMON) if metric.name not in shown} == set()
+    assert {metric.name for metric in (*OF_DEVICES, *OF_SPACES, *OF_DAEMON) if metric.name not in shown} == set()
 
 
 @pytest.mark.parametrize("name", ["hosts", "vgpu"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from backend_host import counters
-from backend_host.metrics.catalogue import INFOS, OF_DAEMON, OF_DEVICES, OF_VGPUS
+from backend_host.metrics.catalogue import INFOS, OF_ALL, OF_VGPUS
 from backend_host.metrics.metric import Histogram, Metric, of_counters
 from cuda_api import table as calls
 from cuda_api.value import Value
@@ -92,7 +92,7 @@ def test_every_counter_that_operators_may_see_is_told() -> None:
         assert any(name.startswith(f"fairgv_vgpu_{plain}") for name in told), counter.name
 
 
-ALL = [*OF_VGPUS, *OF_DEVICES, *OF_DAEMON]
+ALL = [metric for metrics, _ in OF_ALL for metric in metrics]
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)

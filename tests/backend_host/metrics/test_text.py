@@ -6,13 +6,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from backend_host.fairness import Received
-from backend_host.metrics.catalogue import INFOS, OF_DAEMON, OF_DEVICES, OF_VGPUS
+from backend_host.metrics.catalogue import INFOS, OF_ALL
 from backend_host.metrics.text import exposition
 from backend_host.statistics import (
     ClientStatistics,
     CoschedulingStatistics,
     DaemonStatistics,
     GpuStatistics,
+    SpaceStatistics,
     Totals,
     VGpuStatistics,
 )
@@ -125,6 +126,51 @@ def test_what_there_is_none_of_is_not_told() -> None:
         assert of(series, name) == []
 
 
+SPACE = SpaceStatistics(
+    name="web",
+    gpu_number=0,
+    way="mps",
+    split=(20, 7),
+    slowdowns={"p50": 1.01, "p95": 1.2, "p99": 1.5},
+    nr_rounds=200,
+    nr_missed=3,
+    progress=0.75,
+    nr_gated=4,
+    gated_ns=1_500_000_000,
+    nr_faults=2,
+)
+
+
+def test_a_space_is_told_of_by_its_name() -> None:
+    series = read(told(spaces=(SPACE,)))
+    expected = {
+        "faults_total": 2,
+        "rounds_total": 200,
+        "missed_rounds_total": 3,
+        "progress_ratio": 0.75,
+        "gated_total": 4,
+        "gated_seconds_total": 1.5,
+    }
+    for name, value in expected.items():
+        assert of(series, f"fairgv_space_{name}", space="web") == [value], name
+    assert of(series, "fairgv_space_slowdown", space="web", percentile="p95") == [1.2]
+    assert of(series, "fairgv_space_split", space="web", of="multiprocessors") == [20]
+    assert of(series, "fairgv_space_split", space="web", of="blocks") == [7]
+
+
+def test_of_a_space_without_rounds_only_what_there_is_is_told() -> None:
+    series = read(told(spaces=(SpaceStatistics(name="web", gpu_number=0, way="turns"),)))
+    names = {name for name, labels in series if ("space", "web") in labels}
+    assert names == {
+        f"fairgv_space_{name}_total" for name in ("faults", "rounds", "missed_rounds", "gated", "gated_seconds")
+    }
+
+
+def test_as_many_series_as_spaces() -> None:
+    nr = [len(read(told(spaces=tuple(replace(SPACE, name=str(each)) for each in range(many))))) for many in (0, 1, 5)]
+    assert nr[2] - nr[0] == 5 * (nr[1] - nr[0]) == 55
+
+
 def test_a_domain_is_known_by_its_uuid() -> None:
     series = read(told(vgpu("run"), vgpu("vm", kind="domain"), domain_uuids={"vm": "d1-2"}))
     assert of(series, "fairgv_vgpu_info", vgpu="vm", kind="domain", domain="vm", uuid="d1-2", gpu="0", **IN_NONE) == [1]
@@ -133,7 +179,7 @@ def test_a_domain_is_known_by_its_uuid() -> None:
 
 def test_every_metric_is_told_once_with_help_and_type() -> None:
     families = [family.name for family in text_string_to_metric_families(told(vgpu("one")))]
-    names = [*INFOS, *(metric.name for metric in (*OF_VGPUS, *OF_DEVICES, *OF_DAEMON))]
+    names = [*INFOS, *(metric.name for metrics, _ in OF_ALL for metric in metrics)]
     assert families == [name.removesuffix("_total") for name in names]
     assert all(family.documentation for family in text_string_to_metric_families(told(vgpu("one"))))
 
