@@ -8,7 +8,6 @@ Wrong when: this thread is kept off the processor for many slices. Standings the
 stay right for those that keep working, and one that wakes may be served too early by what it missed.
 """
 
-import contextlib
 import logging
 import math
 import threading
@@ -17,8 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from backend_host.budgets import Budgets
-from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
+from backend_host.device.occupancy import keeps_device
 from backend_host.device.readings import Grant, VgpuReading, charges
 from backend_host.entitled import entitled_shares
 from backend_host.entitlement import WHOLE, Entitlement
@@ -257,10 +256,15 @@ class GrantKeeper:
         # Whoever was just given the GPU is still marked as waiting until its worker has woken up.
         entries = (entry.vgpu for entry in self._page.backlogged())
         waiting = [vgpu for vgpu in entries if vgpu in self._entitlements and vgpu != grant.vgpu]
-        if waiting and grant.vgpu is not None and self._overruns(grant, now_ns) and not self._keeps_device(grant.vgpu):
+        if (
+            waiting
+            and grant.vgpu is not None
+            and self._overruns(grant, now_ns)
+            and not keeps_device(self._page, grant.vgpu)
+        ):
             name = self._page.called(grant.vgpu)
             log.warning("%s holds the GPU far beyond its slice; it goes to the next one", name, extra=about(name))
-            self._page.evict()
+            self._page.evict(grant.sequence)
         # Who waits for its memory gets its turn once that is there; it has a backlog all the same.
         displaced = (entry.vgpu for entry in self._page.displaced())
         waiting += [vgpu for vgpu in displaced if vgpu in self._entitlements and vgpu not in (grant.vgpu, *waiting)]
@@ -325,16 +329,6 @@ class GrantKeeper:
         return now_ns - grant.since_ns > limit_ns or (
             held_ns > limit_ns and charged_ns - self._turn.charged_ns < held_ns // 2
         )
-
-    def _keeps_device(self, vgpu: int) -> bool:
-        """Whether a kernel of it runs that nobody can take back, by the kernel's own word. It is the watchdog's affair then: what the next one
-        submitted would only wait behind it, and both would be charged for the same time."""
-        if self._page.is_preemptive:
-            return False
-        pids = [worker.pid for worker in self._page.workers() if worker.vgpu == vgpu and worker.pid]
-        with contextlib.suppress(occupancy.UnknownError):
-            return occupancy.occupant(pids) is not None
-        return False
 
     def _publish(self, now_ns: int) -> None:
         told_ns = {account.vgpu: account.charged_ns for account in self._accounts}

@@ -21,7 +21,7 @@ from scheduler.policy import Standing
 
 PAUSE_NS = 10_000_000
 """Whoever has nothing to submit for less than this has not slept. Programs that wait for each kernel pause after each kernel; they would lose
-what they are still owed at every pause."""
+what they are still owed at every pause. It may be longer where turns are, in proportion to what is kept."""
 
 OWED_NS = 100_000_000
 """Whoever wakes from a pause keeps what it is owed, up to this much GPU time: one that is to run several slices for one of another's may pause
@@ -40,7 +40,7 @@ class _Account:
     tag: int
     rest: int = 0
     is_backlogged: bool = False
-    pauses_until_ns: int | None = None
+    rests_since_ns: int | None = None
 
 
 class _Leads:
@@ -157,9 +157,10 @@ class FairQueuing:
         """Its tag if it is active, else the one it would wake with. One at work unnoticed, with a kernel that outlived its slice, is awake."""
         if self._is_active(vgpu, account):
             return account.tag
-        owed = 0
-        if account.pauses_until_ns is not None and now_ns < account.pauses_until_ns:
-            owed = max(self._owed_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) // account.parts, self._leads.largest())
+        usual = self._owed_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) // account.parts
+        owed = max(usual, self._leads.largest())
+        if account.rests_since_ns is None or (now_ns - account.rests_since_ns) * usual >= self._pause_ns * owed:
+            owed = 0
         return max(account.tag, self._virtual_time - owed)
 
     def _rest(self, vgpu: int, account: _Account, now_ns: int) -> None:
@@ -167,7 +168,7 @@ class FairQueuing:
         self._dequeue(vgpu, account)
         if vgpu == self._holder:
             self._holder = None
-        account.pauses_until_ns = now_ns + self._pause_ns
+        account.rests_since_ns = now_ns
 
     def _dequeue(self, vgpu: int, account: _Account) -> None:
         if account.is_backlogged:

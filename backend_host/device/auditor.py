@@ -8,7 +8,8 @@ Mended, and an alarm, without blame:
   a word that no worker writes, counts of unused grants and turns that are not likely (forgeries.py)
   seen by two looks in a row: a bit in `users`, `waiting` or `running` that is not what its owner's phase says
   a turn that began in the future, or a holder that is kept off the device in the future
-  a holder that by its own word does not use the grant, or that has it beyond its slice and charges itself nothing: the next one gets it
+  a holder that by its own word does not use the grant, or that has it beyond its slice and charges itself nothing, while no kernel of it keeps
+  a device that takes none back: the next one gets it
 
 Evidence, which ends the vGPU's workers, with the reason:
   figures that cannot be true: charges that became less, that are more than there was time, or that reach into the future
@@ -31,6 +32,7 @@ from backend_host.device.audit import Audit, Claim
 from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.device.forgeries import Forgeries
 from backend_host.device.kept_limit import KeptLimit
+from backend_host.device.occupancy import keeps_device
 
 LOOK_S = 0.02
 """Two looks are within 50 ms, also where a look comes late by half of its time."""
@@ -74,6 +76,8 @@ class _Turn:
     since_ns: int
     figures: tuple[int, int]
     figures_ns: int
+    keeps_device: bool = False
+    asked_ns: int = 0
 
 
 class Auditor:
@@ -212,8 +216,16 @@ class Auditor:
         is_over = audit.at_ns - turn.since_ns > self._page.slice_ns + int(LOOK_S * 1e9)
         is_still = audit.at_ns - turn.figures_ns >= still_ns
         is_used = any(claim.uses for claim in claims)
-        if (not is_used or (is_over and is_still)) and self._page.take_grant(audit.word, is_used=is_used):
+        if is_used and not (is_over and is_still and not self._keeps_device(turn, vgpu, audit.at_ns)):
+            return
+        if self._page.take_grant(audit.word, is_used=is_used):
             self._mended(1, audit)
+
+    def _keeps_device(self, turn: _Turn, vgpu: int, now_ns: int) -> bool:
+        """See `occupancy`; asked once in STILL_NS."""
+        if now_ns - turn.asked_ns >= STILL_NS:
+            turn.asked_ns, turn.keeps_device = now_ns, keeps_device(self._page, vgpu)
+        return turn.keeps_device
 
     def _blame(self, vgpu: int, kept: _Kept, why: str) -> None:
         kept.is_blamed = True

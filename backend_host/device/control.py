@@ -421,12 +421,13 @@ class ControlPage(SpacesTold):
         """The vGPU's standing with what it was charged up to now; infinite before any was published."""
         return float(lib.fgw_control_standing(self.page, bounded(vgpu, MAX_VGPUS)))
 
-    def evict(self) -> bool:
-        """Takes the grant from a holder that overran, work in flight or not, and hands it on; False when nobody else waits.
+    def evict(self, sequence: int) -> bool:
+        """Takes the grant from a holder that overran, work in flight or not, and hands it on; False when nobody else waits, or when it has been
+        handed on since: `sequence` is of the holder that was judged, and who got it since is not to lose it.
 
         What it has in flight goes on beside the next holder and is charged to it as before; it must ask again before it submits more.
         """
-        return bool(lib.fgw_control_evict(self.page))
+        return bool(lib.fgw_control_evict(self.page, sequence))
 
     def audit(self) -> Audit:
         """What workers say of themselves, beside what the grant says of them."""

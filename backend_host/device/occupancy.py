@@ -9,11 +9,14 @@ Other device libraries have no such locks: nobody is found, and what workers say
 Wrong when: a worker's processes may not be looked at, by a daemon of an ordinary user. Unknown is what is said then.
 """
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from backend_host.device.control import ControlPage
 
 _LOCK = re.compile(r"^lock:\s+\d+: OFDLCK\s+ADVISORY\s+WRITE -?\d+ (\S+) (\d+) (\d+|EOF)$", re.MULTILINE)
 _COUNTS, _RUNNING, _TICKETS = 0, 1, 1 << 32
@@ -36,6 +39,17 @@ class Occupant:
     def place(self) -> int:
         """Who keeps the counts locked keeps all waiting; else who runs a kernel comes before who waits, by their tickets."""
         return min(place for _, place in self.locks)
+
+
+def keeps_device(page: ControlPage, vgpu: int) -> bool:
+    """Whether a kernel of it runs that nobody can take back. Then the grant is not taken from it: what the next one submitted would only wait
+    behind that kernel, and both would be charged for the same time."""
+    if page.is_preemptive:
+        return False
+    pids = [worker.pid for worker in page.workers() if worker.vgpu == vgpu and worker.pid]
+    with contextlib.suppress(UnknownError):
+        return occupant(pids) is not None
+    return False
 
 
 def occupant(pids: Sequence[int]) -> Occupant | None:

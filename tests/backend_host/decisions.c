@@ -166,7 +166,7 @@ bool play(const int *objects, const char *path, uint64_t seed, uint32_t nr_steps
         const uint32_t index = (uint32_t)drawn(NR_WORKERS);
         clock_ns += happens(20) ? drawn(1000000) : happens(3) ? drawn(100000) : drawn(5000);
         if (happens(2000)) {
-            fgw_control_evict(control);
+            fgw_control_evict(control, FGW_GRANT_SEQUENCE(atomic_load(&control->grant->word)));
         }
         write_down(file, index, look(&seats[index]));
     }

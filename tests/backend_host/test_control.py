@@ -317,9 +317,9 @@ def test_held_time_is_paid_for_and_is_no_use(control: ControlPage) -> None:
 def test_eviction(control: ControlPage) -> None:
     one, two = (Player(control, control.vgpu_take()) for _ in range(2))
     assert one.enter(MS)
-    assert not control.evict()
+    assert not control.evict(control.holder().sequence)
     assert not two.enter(MS)
-    assert control.evict()
+    assert control.evict(control.holder().sequence)
     assert control.holder().vgpu == 1
     assert not one.has()
     assert one.left_ns(MS) == 0

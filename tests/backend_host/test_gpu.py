@@ -263,7 +263,7 @@ def test_an_eviction_is_of_one_gpu(registry: VGpuRegistry, gpus: list[Gpu]) -> N
     for number in "01":
         players += [Player(opened(registry, Entitlement(gpu=number))) for _ in range(2)]
     assert [player.enter() for player in players] == [True, False, True, False]
-    assert gpus[0].page.evict()
+    assert gpus[0].page.evict(gpus[0].page.holder().sequence)
     assert [gpu.page.holder().vgpu for gpu in gpus[:2]] == [players[1].vgpu, players[2].vgpu]
     for player in players:
         player.end()

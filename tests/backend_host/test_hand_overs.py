@@ -57,7 +57,7 @@ def test_each_reason_is_told(control: ControlPage, players: Sequence[Player]) ->
     two.leave()
     assert one.enter()
     assert not three.enter()
-    assert control.evict()
+    assert control.evict(control.holder().sequence)
     lib.fgw_grant_nudge(one.grantee, lib.fgw_clock_ns())  # looks at when the turn began
     one.leave(wants_more=True)
     lib.fgw_grant_nudge(one.grantee, lib.fgw_clock_ns() + UNUSED_NS)

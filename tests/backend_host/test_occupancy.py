@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from backend_host.device.auditor import LOOK_S, STILL_NS, Auditor
 from backend_host.device.control import ControlPage
 from backend_host.device.occupancy import occupant
 from backend_host.entitlement import Entitlement
@@ -32,7 +33,7 @@ class Two:
     """Both have a kernel that does not end, on one device: the first one's is there, the other's stands still behind it. A third one waits."""
 
     def __init__(self, host: Host, first: Served, second: Served, third: Served) -> None:
-        self.host, self.first, self.second = host, first, second
+        self.host, self.first, self.second, self.third = host, first, second, third
         self.kernels = [Kernels(served.primary()) for served in (first, second, third)]
 
     def stalls(self, served: Served) -> bool:
@@ -45,7 +46,7 @@ class Two:
         wait_until(lambda: self.stalls(self.first), "it is on the device")
         self.kernels[1].late(1, ns=ENDLESS_NS)
         wait_until(lambda: bool(control.backlogged()), "the other one waits")
-        assert control.evict()
+        assert control.evict(control.holder().sequence)
         wait_until(lambda: self.stalls(self.second), "the other one's is behind it")
         self.kernels[2].late(1)
         wait_until(lambda: bool(control.backlogged()), "a third one waits")
@@ -111,6 +112,47 @@ def test_nobody_is_let_in_behind_a_kernel_that_nobody_can_take_back(two: Two) ->
     two.first.worker.process.wait()
     keeper.step(later_ns)
     assert control.holder().vgpu == two.second.vgpu
+
+
+def test_who_got_the_grant_while_another_one_was_judged_keeps_it(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel of more than 5 s ends, and its turn with it, just as the daemon asks who keeps the device."""
+    control, heirs = two.host.control, list[int | None]()
+    keeper = GrantKeeper(control, FairQueuing())
+    for served in (two.first, two.second, two.third):
+        keeper.join(served.vgpu, Entitlement())
+    two.kernels[0].late(1, ns=ENDLESS_NS)
+    wait_until(lambda: two.stalls(two.first), "it is on the device")
+    for kernels in two.kernels[1:]:
+        kernels.late(1)
+    wait_until(lambda: len(control.backlogged()) == len(two.kernels) - 1, "both others wait")
+
+    def goes_on(page: ControlPage, vgpu: int) -> bool:
+        assert page.evict(page.holder().sequence)
+        heirs.append(page.holder().vgpu)
+        return False
+
+    monkeypatch.setattr("backend_host.grants.keeps_device", goes_on)
+    keeper.step(time.monotonic_ns() + control.slice_ns + 2 * OVERRUN_NS)
+    assert [control.holder().vgpu] == heirs != [two.first.vgpu]
+
+
+def test_who_charges_nothing_keeps_the_grant_while_its_kernel_keeps_the_device(two: Two) -> None:
+    """Its worker gets no processor for a while, say. Once the kernel is gone the next one gets the grant."""
+    control = two.host.control
+    auditor = Auditor(control, lambda *_: None, lambda *_: None, lambda *_: None, is_preemptive=False)
+    two.kernels[0].late(1, ns=ENDLESS_NS)
+    wait_until(lambda: two.stalls(two.first), "it is on the device")
+    two.kernels[1].late(1)
+    wait_until(lambda: bool(control.backlogged()), "the other one waits")
+    os.kill(two.first.worker.process.pid, signal.SIGSTOP)
+    end_ns = time.monotonic_ns() + 3 * STILL_NS
+    while time.monotonic_ns() < end_ns:
+        auditor.look()
+        time.sleep(LOOK_S)
+    assert control.holder().vgpu == two.first.vgpu
+    two.first.worker.process.kill()
+    two.first.worker.process.wait()
+    wait_until(lambda: auditor.look() > 0 and control.holder().vgpu == two.second.vgpu, "the other one has it")
 
 
 def test_who_is_left_keeps_it_itself(two: Two) -> None:

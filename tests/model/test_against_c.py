@@ -176,7 +176,7 @@ class Real:
             case "repair":
                 self.control.repair(action.worker)
             case "evict":
-                self.control.evict()
+                self.control.evict(self.control.holder().sequence)
         return None
 
     def page(self) -> Page:

@@ -236,6 +236,21 @@ def test_a_pause_forgives_no_one_a_kernel_longer_than_what_is_owed(kernel_ns: in
         now_ns += kernel_ns
 
 
+@pytest.mark.parametrize("kernel_ns", [MS, 150 * MS, 6_000 * MS])
+def test_a_pause_may_last_a_tenth_of_what_may_be_owed(kernel_ns: int) -> None:
+    """GPU time of the one that pauses: 100 ms, or three of the other's kernels if they are more."""
+    most_ns = max(OWED_NS, 3 * kernel_ns) * PAUSE_NS // OWED_NS
+    for pause_ns, kept in ((most_ns - 1, True), (most_ns + 1, False)):
+        policy = backlogged_policy({1: 1, 2: 3})
+        assert turn(policy, kernel_ns, 0) == 1
+        policy.dispatched(2, kernel_ns)
+        policy.charged(2, kernel_ns, 2 * kernel_ns)
+        policy.blocked(2, 2 * kernel_ns)
+        policy.dispatched(1, 2 * kernel_ns)
+        policy.backlogged(2, 2 * kernel_ns + pause_ns)
+        assert value(policy, 2) == pytest.approx(kernel_ns / 3 if kept else kernel_ns, abs=1)
+
+
 def test_a_long_turn_of_long_ago_is_no_reason_to_keep_more() -> None:
     policy = backlogged_policy({1: 1, 2: 1})
     turn(policy, 5_000 * MS, 0)

@@ -39,6 +39,14 @@ def test_one_to_three(kernel_ms: int, kind: str, is_preemptive: bool) -> None:
     assert [vgpu.share for vgpu in report.vgpus] == pytest.approx([0.25, 0.75], rel=0.03)
 
 
+@pytest.mark.parametrize("weights", [(1, 3), (1, 10)])
+def test_pauses_that_are_not_waited_for_cost_no_share_of_long_kernels(weights: tuple[int, int]) -> None:
+    """Random ones of 30 ms in the mean, behind kernels of 600 ms: some last for longer than a holder waits, and for longer than 10 ms."""
+    report = report_of("random-1x600ms-30ms", weights, 1_100 * 600 * MS, is_preemptive=False)
+    paid = [(vgpu.gpu_ns + vgpu.held_ns) / vgpu.weight for vgpu in report.vgpus]
+    assert min(paid) / max(paid) >= 0.97
+
+
 @pytest.mark.parametrize("is_preemptive", [False, True])
 def test_one_that_waits_for_each_kernel_beside_one_that_does_not(is_preemptive: bool) -> None:
     report = report_of("sync-5ms,kernel-5ms", (3, 1), 4_000 * MS, is_preemptive)

@@ -376,9 +376,10 @@ void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_
     }
 }
 
-bool fgw_control_evict(struct fgw_control *control)
+bool fgw_control_evict(struct fgw_control *control, uint32_t sequence)
 {
-    const bool is_given = fgw_grant_pass_over(control, atomic_load(&control->grant->word), FGW_WHY_EVICTED);
+    const uint64_t word = atomic_load(&control->grant->word);
+    const bool is_given = FGW_GRANT_SEQUENCE(word) == sequence && fgw_grant_pass_over(control, word, FGW_WHY_EVICTED);
     fgw_grant_pass(control);
     return is_given;
 }

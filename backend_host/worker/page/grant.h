@@ -72,8 +72,9 @@ void fgw_grant_wait_cancel(struct fgw_grantee *grantee);
 void fgw_grant_set_running(struct fgw_grantee *grantee, bool is_running);
 /* What follows is for the daemon. */
 
-/* Hands the grant on, whoever uses it, to the next one that waits; false: there is none. */
-bool fgw_control_evict(struct fgw_control *control);
+/* Hands the grant on, whoever uses it, to the next one that waits; false: there is none, or it has been handed on since
+ * this sequence number. */
+bool fgw_control_evict(struct fgw_control *control, uint32_t sequence);
 /* Hands the grant on if nobody may use it any more: it is free or closed, without users. True when a vGPU got it. */
 bool fgw_grant_pass(struct fgw_control *control);
 /* cffi: end */
