@@ -1,5 +1,6 @@
 """Metrics of a daemon that runs, with guests on softgpu: what they used, who came and went, and that the daemon serves where it was told to."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -126,7 +127,10 @@ def test_a_daemon_that_starts_again_says_so(tmp_path: Path) -> None:
 
 def listens_at(pid: int) -> set[str]:
     """Ports and paths of a process."""
-    descriptors = {path.readlink().name for path in Path(f"/proc/{pid}/fd").iterdir()}
+    descriptors = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since
+            descriptors.add(path.readlink().name)
     inodes = {name.removeprefix("socket:[").removesuffix("]") for name in descriptors if name.startswith("socket:")}
     tcp = [
         line.split() for file in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{file}").read_text().splitlines()
