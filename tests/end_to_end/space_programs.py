@@ -3,6 +3,7 @@
 import contextlib
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.host import Host, wait_until
@@ -41,3 +42,17 @@ def worker(host: Host, name: str) -> int:
 def space(host: Host) -> dict[str, Any]:
     [found] = host.status()["spaces"]
     return dict(found)
+
+
+def processes(host: Host) -> dict[int, dict[str, str]]:
+    """Those of the host's spaces, by their ids, each with its environment and, as `arguments`, its command line."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "environ").read_text(errors="replace").split("\0")
+            environment = dict(word.partition("=")[::2] for word in words)
+            is_of_host = environment.get("FAIRGV_SOFTGPU_STATE") == str(host.state_dir / "softgpu")
+            if is_of_host and "FAIRGV_SOFTGPU_SPACE" in environment:
+                arguments = (process / "cmdline").read_text(errors="replace").replace("\0", " ")
+                found[int(process.name)] = {**environment, "arguments": arguments}
+    return found

@@ -14,7 +14,7 @@ from backend_host.cli import host_command
 from backend_host.errors import FairGVError
 from backend_host.launching import wait_for_end
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
-from tests.end_to_end.space_programs import BEST_EFFORT, CRITICAL, program, space, vgpu, worker
+from tests.end_to_end.space_programs import BEST_EFFORT, CRITICAL, processes, program, space, vgpu, worker
 
 
 @pytest.fixture
@@ -24,20 +24,6 @@ def host(tmp_path: Path) -> Iterator[Host]:
     with contextlib.suppress(FairGVError):
         stop_host(running)
     wait_until(lambda: processes(running) == {}, "no process of the space is left")
-
-
-def processes(host: Host) -> dict[int, dict[str, str]]:
-    """Those of the host's spaces, by their ids, each with its environment and, as `arguments`, its command line."""
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (process / "environ").read_text(errors="replace").split("\0")
-            environment = dict(word.partition("=")[::2] for word in words)
-            is_of_host = environment.get("FAIRGV_SOFTGPU_STATE") == str(host.state_dir / "softgpu")
-            if is_of_host and "FAIRGV_SOFTGPU_SPACE" in environment:
-                arguments = (process / "cmdline").read_text(errors="replace").replace("\0", " ")
-                found[int(process.name)] = {**environment, "arguments": arguments}
-    return found
 
 
 def own_client(host: Host) -> int:
