@@ -94,9 +94,13 @@ SUITES: Mapping[str, Suite] = {
         Entry("gloop-instances", "gloop --only instances --seconds 5", 5.0),
         Entry("gloop-shares", "gloop --only shares --seconds 6", 4.5),
     )),
-    "g-space": Suite(8.0, (
-        Entry("space", "space", 2.5),
+    "g-space-1": Suite(9.5, (
+        Entry("space", "space --only start,search", 2.6),
         Entry("space-surfaces", "space --calibrate --surfaces build/bench/space", 5.5),
+        Entry("space-turns", "space --only turns,faults", 1.4),
+    )),
+    "g-space-2": Suite(9.5, (
+        Entry("space-pairs", "space --only pairs --targets 1.5 --settle-seconds 8 --seconds 4", 9.5),
     )),
     "dcuda": Suite(6.0, (
         Entry("migration", "migration", 5.0),

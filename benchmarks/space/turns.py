@@ -138,7 +138,7 @@ def _draw(axes: Any, document: Document) -> str | None:
         [place + width * (len(shares) - 1) / 2 for place in range(len(WEIGHTS))],
         [f"weight {each}" for each in WEIGHTS],
     )
-    axes.set_ylabel(f"throughput over its part of that alone {MORE}")
+    axes.set_ylabel(f"throughput over what is due\n{MORE}")
     axes.legend(fontsize="x-small")
     gaps = {each["where"]: each["gaps_us"]["50"] for each in records(document, GAPS)}
     if INSIDE not in gaps or OUTSIDE not in gaps:
