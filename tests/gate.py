@@ -7,6 +7,7 @@ so does a fourth. The closing line is pytest's own, and says it: "9 passed, 1 fl
 
 pytest-rerunfailures tries again at once, in the same process and beside all others, and a crashed one not at all; `--lf` in a second run
 closes with that run's numbers, and passes where the first was not whole. Hence this.
+A process of pytest-xdist that dies during a test is a failure of that test, and the others go on.
 Wrong when: a run was ended early (-x, Ctrl-C, an error while tests were collected), after which nothing runs again and it fails as it would
 have; and `--junitxml` tells the first outcomes.
 """
@@ -20,6 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler.loadfile import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from tests.outcomes import read
 
@@ -69,12 +73,44 @@ def cause_of(report: pytest.TestReport) -> tuple[str, str]:
     return (report.location[0], report.longreprtext) if report.when == "setup" else (report.nodeid, "")
 
 
+class ByFile(LoadFileScheduling):  # type: ignore[misc] # its types are told to nobody
+    """
+    Of `--dist loadfile`: what a process that died has left to do goes to others, less the test that it was at. pytest-xdist 3.8 hands that
+    one out again, so that it ends the next process, too, and files that are done as well, behind which a process waits for ever.
+    """
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """The test during which the process died, if it died."""
+        for scope, unit in list(self.assigned_work[node].items()):
+            if all(unit.values()):
+                del self.assigned_work[node][scope]
+        units: list[dict[str, bool]] = list(self.assigned_work[node].values())
+        left = [(unit, test) for unit in units for test, is_done in unit.items() if not is_done]
+        if not left:
+            super().remove_node(node)
+            return None
+        unit, test = left[0]
+        unit[test] = True
+        super().remove_node(node)
+        return test
+
+    def schedule(self) -> None:
+        """Gives two files to a process that comes late as well: it begins no test before it knows of the next one."""
+        super().schedule()
+        for node in self.nodes:
+            self._reschedule(node)
+
+
 class Gate:
     def __init__(self, config: pytest.Config) -> None:
         self._root = config.rootpath
         self._folder = config.rootpath / "build" / "flaky"
         self._flaky: dict[str, Path] = {}
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+        return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

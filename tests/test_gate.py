@@ -52,6 +52,7 @@ class Planted:
             stdout=subprocess.PIPE,
             text=True,
             check=False,
+            timeout=240,
         )
         return done.returncode, done.stdout
 
@@ -193,6 +194,32 @@ def test_crash():
     got, output = planted.run(source, "-n", "1")
     assert (got, closing(output)) == (status, closed)
     assert len(planted.kept()) == (status == 0)
+
+
+@pytest.mark.parametrize("way", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
+def test_a_crash_costs_no_test_but_the_one_that_ran(planted: Planted, way: str) -> None:
+    """Once for each time that it runs, beside files that are done, begun and still to come."""
+    crash = f"""
+import os, pathlib, signal
+
+def test_before():
+    pass
+
+def test_crash():
+    with pathlib.Path(__file__).with_name("crash").open("a") as file:
+        file.write("x")
+    {way}
+
+def test_behind():
+    pass
+"""
+    for number in range(5):
+        (planted.root / f"test_file{number}.py").write_text(crash if number == 3 else "def test_one():\n    pass\n")
+    status, output = planted.run("", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    assert (status, closing(output)) == (1, "1 failed, 7 passed")
+    assert "crashed while running 'test_file3.py::test_crash'" in output
+    assert "the second time, alone" in output
+    assert planted.nr_runs("crash") == 2
 
 
 def test_who_is_skipped_the_second_time_has_not_passed(planted: Planted) -> None:
