@@ -163,6 +163,12 @@ static size_t cache_list(DIR *directory, struct cached_file **files, uint64_t *b
     return nr;
 }
 
+/* Another process that bounds the same folder may have been first. */
+static bool remove_file(DIR *directory, const char *name)
+{
+    return unlinkat(dirfd(directory), name, 0) == 0 || errno == ENOENT;
+}
+
 void sgp_cache_bound(const char *path, const char *keep)
 {
     DIR *directory = opendir(path);
@@ -177,8 +183,7 @@ void sgp_cache_bound(const char *path, const char *keep)
     if (bytes > bound) {
         qsort(files, nr, sizeof(*files), by_age);
         for (size_t i = 0; i < nr && bytes > bound; i++) {
-            if (strncmp(files[i].name, keep, SGP_CACHE_KEY_CHARACTERS - 1) &&
-                unlinkat(dirfd(directory), files[i].name, 0) == 0) {
+            if (strncmp(files[i].name, keep, SGP_CACHE_KEY_CHARACTERS - 1) && remove_file(directory, files[i].name)) {
                 bytes -= files[i].bytes;
             }
         }
