@@ -65,7 +65,7 @@ demo: setup
 # What fails runs once more, alone; tests/gate.py tells what that means. Tests wait for about as long as they compute, so four at a time
 # keep two processors busy. Python keeps what it compiles, also where the environment says no: tests start it thousands of times.
 test: setup $(FRAMEWORKS) $(BROWSER)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu and not package' -n 4 --dist loadfile --no-loadscope-reorder
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu and not package and not install' -n 4 --dist loadfile --no-loadscope-reorder
 
 # What is about time and processes, again and again beside two busy ones; how often each fails comes last.
 TIMES ?= 20
@@ -121,7 +121,7 @@ guest-package:
 packages: setup
 	@.ci/packages deb
 	@frontend_guest/package/build build/guest build/packages
-	@$(BIN)/python packaging/debian/build.py build/packages
+	@$(BIN)/python packaging/build.py deb build/packages
 
 # Manual pages, completions and a configuration, made from the commands' parsers: build/man, build/completions and build/config.toml.
 man: build

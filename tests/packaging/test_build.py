@@ -1,4 +1,4 @@
-"""What packaging/debian/build.py chooses, without a build: what is not shipped is not imported, and what is shipped is installed here."""
+"""What packaging/files.py chooses, without a build: what is not shipped is not imported, and what is shipped is installed here."""
 
 import ast
 import importlib.util
@@ -26,11 +26,13 @@ DONE_WITHOUT = {
 }
 OF_BUILDS = {"build_ffi.py", "generate.py", "demo.py"}
 """Files that no command of the package runs."""
+READ_BY_GENERATE = {"phases.py", "kinds.py"}
+"""Modules that generate.py alone imports."""
 
 
 @pytest.fixture(scope="module")
 def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_of_package", FOLDER / "build.py")
+    spec = importlib.util.spec_from_file_location("files_of_package", FOLDER.parent / "files.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -67,6 +69,18 @@ def test_a_python_that_the_distribution_lacks_is_told(build: ModuleType, monkeyp
     monkeypatch.setattr(build, "PYTHON", "python3.99")
     with pytest.raises(build.CannotBuildError, match=r"no /usr/bin/python3\.99.*rm -r \.venv"):
         build.distribution_python()
+
+
+def test_each_header_that_python_reads_is_shipped(build: ModuleType) -> None:
+    """By its name in the code: what makes parts of the tree reads others, and is no part of a command."""
+    read = [ROOT / name for name in build.READ]
+    assert all(path.exists() for path in read)
+    for house in build.HOUSES:
+        for path in (ROOT / house).rglob("*.py"):
+            if path.name in OF_BUILDS | READ_BY_GENERATE or "generators" in path.parts:
+                continue
+            names = re.findall(r'"(?:[\w/]*/)?(\w+\.h)"', path.read_text())
+            assert set(names) <= {each.name for each in read}, path
 
 
 def test_every_command_is_the_project_s(build: ModuleType) -> None:

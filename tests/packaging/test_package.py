@@ -43,6 +43,8 @@ FILES = {
     *(f"usr/share/man/man1/{name}.1.gz" for name in COMMANDS),
     *(f"usr/share/zsh/vendor-completions/_{name}" for name in COMMANDS),
 }
+READ = {f"cuda_api/include/cuda_api/{name}.h" for name in ("device_attributes", "enums", "results")}
+"""Headers that the daemon reads."""
 FOLDERS = ("usr/lib/fairgv/", "usr/share/doc/fairgv-host/docs/")
 """All that is elsewhere is in FILES."""
 LIMIT_S = 280
@@ -90,8 +92,8 @@ def test_what_is_where(tree: Path) -> None:
     assert str((code / ".venv/bin/python").readlink()) == f"../../../../bin/python3.{sys.version_info.minor}"
     [modules] = {path.suffix for path in code.rglob("_worker.*")} - {".pyc"}
     assert modules == ".so"
-    ours = [path for path in files_of(code) if ".venv" not in path.parts]
-    assert [path for path in ours if path.suffix in (".c", ".h", ".o")] == []
+    ours = [path.relative_to(code) for path in files_of(code) if ".venv" not in path.parts]
+    assert {str(path) for path in ours if path.suffix in (".c", ".h", ".o")} == READ
 
 
 def test_nothing_tells_of_the_machine_that_built_it(tree: Path) -> None:
@@ -157,8 +159,11 @@ def test_the_system_s_daemon_serves_a_program(tmp_path: Path) -> None:
         """
         fairgv-host --version
         fairgv-host config check /etc/fairgv/config.toml
+        echo 'metrics = "127.0.0.1:9400"' >>/etc/fairgv/config.toml
+        ip link set lo up
         fairgv-host start --config /etc/fairgv/config.toml $START
         fairgv-run -- "$PROGRAM"
+        curl -s 127.0.0.1:9400/metrics | grep ^fairgv_build_info
         fairgv-host list
         fairgv-host config show
         fairgv-host stop
@@ -168,6 +173,7 @@ def test_the_system_s_daemon_serves_a_program(tmp_path: Path) -> None:
     assert f"fairgv-host {VERSION}\n" in said
     assert "all 0 keys are right" in said
     assert " 0 wrong\n" in said
+    assert f'fairgv_build_info{{version="{VERSION}"' in said
     assert '"/usr/lib/fairgv/build/softgpu/libcuda.so.1"' in said
 
 

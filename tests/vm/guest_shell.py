@@ -65,9 +65,9 @@ class GuestShell:
         self._guest = guest
         self._number = 0
 
-    def await_boot(self) -> None:
+    def await_boot(self, limit_s: float = BOOT_LIMIT_S) -> None:
         """Returns when the guest takes lines; after a start and after a reset. Raises VmError."""
-        deadline = time.monotonic() + BOOT_LIMIT_S
+        deadline = time.monotonic() + limit_s
         while (Progress.BEGUN, 0) not in self._receive(deadline):
             pass
         self._number = 0

@@ -1,6 +1,6 @@
-"""Makes a host's package: `python packaging/debian/build.py FOLDER` writes FOLDER/fairgv-host_VERSION_amd64.deb.
+"""What a host's package installs, whichever kind of package it is: deb.py and rpm.py put it into one.
 
-What it installs in /usr/lib/fairgv has the shape of a checkout, so that the code finds its parts in one way: our packages, libraries in build,
+In /usr/lib/fairgv it has the shape of a checkout, so that the code finds its parts in one way: our packages, libraries in build,
 and in .venv an environment of the distribution's own Python with the packages that we need. Those are copied from the environment that this
 runs in: what was tested is what is shipped, and nothing is fetched. Our native modules are compiled anew by the distribution's Python, as one
 from elsewhere leaves its own place in them.
@@ -13,16 +13,15 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 import tomllib
+from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -30,7 +29,9 @@ HOUSES = ("backend_host", "cuda_api", "ivshmem", "scheduler", "softgpu")
 COMMANDS = ("fairgv-host", "fairgv-run", "fairgv-sim")
 """Not fairgv-bench: it compiles its programs with nvcc, from a checkout."""
 NOT_SHIPPED = {"numpy": "fairgv-bench alone has it", "setuptools": "it builds our modules"}
-PLACE = "usr/lib/fairgv"
+PLACE, DOCUMENTS = "usr/lib/fairgv", "usr/share/doc/fairgv-host"
+READ = {f"cuda_api/include/cuda_api/{name}.h" for name in ("device_attributes", "enums", "results")}
+"""Headers that Python reads as it runs: names of values, for metrics say."""
 _SOURCES = {".c", ".h", ".S", ".pyi"}
 _OF_INSTALLERS = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 _COMMAND = """\
@@ -39,48 +40,45 @@ import sys
 from {module} import {function}
 sys.exit({function}())
 """
-_COPIED = """
-Files: {place}/.venv/*/{name}*
-Copyright: its authors
-License: {license}
- Version {version} as its authors publish it. What they say of copyright and licence is in
- /{place}/.venv/lib/{python}/site-packages/{folder}.
-"""
 
 
 class CannotBuildError(Exception):
     """What is missing, and the remedy."""
 
 
-def main(to: Path) -> int:
-    """Exit status: 0, or 1 after a line on stderr."""
-    try:
-        python = distribution_python()
-    except CannotBuildError as error:
-        print(f"packages: {error}", file=sys.stderr)
-        return 1
+@dataclass(frozen=True)
+class Tree:
+    """All files in a folder. `binaries`: those that are linked to libraries; `copied`: packages of others; `date`: of all files, in seconds."""
+
+    files: Path
+    binaries: list[Path]
+    copied: list[Distribution]
+    date: int
+
+
+def make_tree(work: Path, zsh: str) -> Tree:
+    """In a folder of `work`. `zsh` is where its completions are in this kind of distribution. Raises CannotBuildError."""
+    python = distribution_python()
     os.environ["SOURCE_DATE_EPOCH"] = date = os.environ.get("SOURCE_DATE_EPOCH") or date_of_sources()
     os.umask(0o022)
-    to.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as work:
-        files = Path(work) / "files"
-        put_code(files / PLACE)
-        site = files / PLACE / ".venv/lib" / PYTHON / "site-packages"
-        copied = dependencies()
-        put_environment(files / PLACE, site, copied)
-        compile_modules(files / PLACE, python)
-        put_commands(files)
-        put_configuration(files, Path(work))
-        put_documents(files, copied, int(date))
-        binaries = strip(files)
-        put_bytecode(files)
-        put_control(files, depends(binaries, Path(work)))
-        for path in [*files.rglob("*"), files]:
-            os.utime(path, (int(date), int(date)), follow_symlinks=False)
-        deb = to / f"fairgv-host_{VERSION}_amd64.deb"
-        run("dpkg-deb", "--root-owner-group", "-Zxz", "-z3", "--build", files, deb)
-    print(deb)
-    return 0
+    files = work / "files"
+    put_code(files / PLACE)
+    site = files / PLACE / ".venv/lib" / PYTHON / "site-packages"
+    copied = dependencies()
+    put_environment(files / PLACE, site, copied)
+    compile_modules(files / PLACE, python)
+    put_commands(files)
+    put_configuration(files, work, zsh)
+    put_pages(files)
+    binaries = strip(files)
+    put_bytecode(files)
+    return Tree(files, binaries, copied, int(date))
+
+
+def settle(tree: Tree) -> None:
+    """Last: every file has the one date."""
+    for path in [*tree.files.rglob("*"), tree.files]:
+        os.utime(path, (tree.date, tree.date), follow_symlinks=False)
 
 
 def distribution_python() -> str:
@@ -175,7 +173,8 @@ def compile_modules(root: Path, python: str) -> None:
     for house in HOUSES:
         for path in sorted((root / house).rglob("*"), reverse=True):
             if path.suffix in _SOURCES:
-                path.unlink()
+                if str(path.relative_to(root)) not in READ:
+                    path.unlink()
             elif path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
 
@@ -190,7 +189,7 @@ def put_commands(files: Path) -> None:
         command.chmod(0o755)
 
 
-def put_configuration(files: Path, work: Path) -> None:
+def put_configuration(files: Path, work: Path, zsh: str) -> None:
     """Units, groups, the configuration, and boards, alerts and Proxmox's hook for who wants them."""
     units = ROOT / "packaging/systemd"
     for unit in ("fairgv.service", "fairgv.socket"):
@@ -206,7 +205,7 @@ def put_configuration(files: Path, work: Path) -> None:
         put_packed(work / "manual" / pages, files / f"usr/share/{pages}.gz")
         completions = work / "manual/completions"
         put(completions / "bash" / name, files / "usr/share/bash-completion/completions" / name)
-        put(completions / f"zsh/_{name}", files / f"usr/share/zsh/vendor-completions/_{name}")
+        put(completions / f"zsh/_{name}", files / zsh / f"_{name}")
         put(completions / f"fish/{name}.fish", files / f"usr/share/fish/vendor_completions.d/{name}.fish")
     put_packed(work / "manual/man/man5/fairgv.toml.5", files / "usr/share/man/man5/fairgv.toml.5.gz")
 
@@ -217,23 +216,12 @@ def put_packed(source: Path, target: Path) -> None:
     target.write_bytes(gzip.compress(source.read_bytes(), mtime=0))
 
 
-def put_documents(files: Path, copied: list[Distribution], date: int) -> None:
-    """Copyright, also of what is copied; the pages, which messages name; changes, for people and as Debian's tools read them."""
-    folder = files / "usr/share/doc/fairgv-host"
-    text = (HERE / "copyright").read_text()
-    for each in sorted(copied, key=lambda each: each.name.lower()):
-        where = next(file.parent.name for file in each.files or () if file.name == "METADATA")
-        said = {"name": each.name, "version": each.version, "license": license_of(each)}
-        text += _COPIED.format(place=PLACE, python=PYTHON, folder=where, **said)
-    folder.mkdir(parents=True)
-    (folder / "copyright").write_text(text)
+def put_pages(files: Path) -> None:
+    """Pages, which messages name, and what changed."""
+    folder = files / DOCUMENTS
     put_packed(ROOT / "CHANGELOG.md", folder / "CHANGELOG.md.gz")
     for page in (ROOT / "docs").glob("*.md"):
         put(page, folder / "docs" / page.name)
-    when = time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(date))
-    entry = f"fairgv ({VERSION}) unstable; urgency=medium\n\n  * CHANGELOG.md has what changed.\n\n -- FairGV <fairgv@localhost>  {when}\n"
-    (folder / "changelog.gz").write_bytes(gzip.compress(entry.encode(), mtime=0))
-    put(HERE / "lintian-overrides", files / "usr/share/lintian/overrides/fairgv-host")
 
 
 def license_of(copied: Distribution) -> str:
@@ -260,29 +248,3 @@ def put_bytecode(files: Path) -> None:
     """The daemon may not write where its code is. It holds for the sources whatever their times, and names them where they will be."""
     how = ("--invalidation-mode", "unchecked-hash", "-s", str(files), "-p", "/")
     run(f"/usr/bin/{PYTHON}", "-m", "compileall", "-q", *how, files / PLACE)
-
-
-def depends(binaries: list[Path], work: Path) -> str:
-    """On the Python that all is compiled for, systemd, and the libraries that binaries are linked to."""
-    (work / "debian").mkdir()
-    (work / "debian/control").write_text("Source: fairgv\n\nPackage: fairgv-host\nArchitecture: amd64\n")
-    said = run("dpkg-shlibdeps", "-O", "--warnings=0", *(f"-e{path}" for path in binaries), cwd=work)
-    return f"{PYTHON}, systemd, {said.strip().removeprefix('shlibs:Depends=')}"
-
-
-def put_control(files: Path, depends: str) -> None:
-    """Last, as it has the size of all."""
-    size = sum(path.lstat().st_size for path in files.rglob("*") if not path.is_dir()) // 1024
-    folder = files / "DEBIAN"
-    folder.mkdir()
-    text = (HERE / "control").read_text()
-    for name, value in (("VERSION", VERSION), ("DEPENDS", depends), ("SIZE", str(size))):
-        text = text.replace(f"@{name}@", value)
-    (folder / "control").write_text(text)
-    (folder / "conffiles").write_text("/etc/fairgv/config.toml\n")
-    for script in ("postinst", "prerm", "postrm"):
-        put(HERE / script, folder / script, 0o755)
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
