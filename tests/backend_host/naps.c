@@ -1,10 +1,12 @@
 /* How long a worker sleeps while its work is on the device, for test_naps.py: a control page, two vGPUs on it, and a
  * ring that nothing comes into. The clock is a number here, which sleeping moves on: the worker learns how late its
  * naps are, and by the machine's clock it would learn when this process had no CPU. */
+#include "calls/swap.h"
 #include "loop/rest.h"
 #include "page/bell.h"
 #include "page/control.h"
 #include "page/grant.h"
+#include "page/space.h"
 #include "parts/state.h"
 #include "track/due.h"
 #include "track/running.h"
@@ -19,6 +21,7 @@ static struct fgw_slicing slicing;
 static struct fgw_loop loop;
 static struct fgw_worker worker;
 static struct fgw_grantee other;
+static struct fgv_ring_control ring;
 static uint64_t clock_ns = UINT64_C(1000000000);
 static uint64_t slept_ns, oversleep_ns;
 
@@ -54,6 +57,11 @@ bool fgv_consumer_park_prepare(struct fgv_consumer *consumer)
     return true;
 }
 
+void fgv_consumer_park_cancel(struct fgv_consumer *consumer)
+{
+    (void)consumer;
+}
+
 void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns)
 {
     (void)consumer;
@@ -61,7 +69,22 @@ void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns)
     clock_ns += timeout_ns + oversleep_ns;
 }
 
+void fgw_grant_sleep(struct fgw_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns)
+{
+    (void)grantee;
+    (void)bell;
+    (void)kick;
+    slept_ns = timeout_ns;
+    clock_ns += timeout_ns + oversleep_ns;
+}
+
 bool fgw_persistent_can_stop(const struct fgw_worker *at)
+{
+    (void)at;
+    return false;
+}
+
+bool fgw_swap_is_at_work(const struct fgw_worker *at)
 {
     (void)at;
     return false;
@@ -86,7 +109,7 @@ bool begin(const int *objects, bool is_preemptive, uint64_t work_ns, uint64_t la
     control = fgw_control_format(objects, UINT64_C(30000000), is_preemptive);
     track = (struct fgw_track){.last_finish_ns = now_ns};
     turn = (struct fgw_turn){.has_backlog = false};
-    loop = (struct fgw_loop){.quiet_since_ns = 0};
+    loop = (struct fgw_loop){.consumer.control = &ring};
     worker = (struct fgw_worker){
         .track = &track, .turn = &turn, .slicing = &slicing, .loop = &loop, .region.wake = FGV_WAKE_FUTEX};
     fgw_rest_init(&worker);
@@ -109,6 +132,21 @@ bool begin(const int *objects, bool is_preemptive, uint64_t work_ns, uint64_t la
 void end_slice(void)
 {
     fgw_grant_close(&worker.grantee);
+}
+
+/* It has nothing on the device and waits at the gate of its space, whose critical vGPU, the other one, asks for this.
+ */
+void wait_at_gate(uint32_t split)
+{
+    fgw_grant_leave(&worker.grantee, false, clock_ns);
+    turn.phase = FGW_PHASE_OUT;
+    track.nr_unfinished = 0;
+    turn.is_gated = true;
+    turn.space_gate.since_ns = clock_ns;
+    fgw_control_set_class(control, worker.grantee.number - 1, FGW_CLASS_BEST_EFFORT, 1);
+    fgw_control_set_class(control, other.number - 1, FGW_CLASS_CRITICAL, 1);
+    fgw_control_set_urgent(control, other.number - 1, true);
+    fgw_space_tell_split(&other, split);
 }
 
 /* How long it sleeps so long after its work began; 0: it spins. */

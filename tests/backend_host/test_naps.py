@@ -10,7 +10,7 @@ from tests.backend_host.parts import PAGE, TRACK, TURN, load_parts
 US = 1000
 WORK_NS, LATE_NS = 500 * US, 10 * US
 LEAD_NS = 50 * US
-PARTS = ("rest", "round", *TURN, *PAGE, *TRACK)
+PARTS = ("rest", "round", "space_gate", *TURN, *PAGE, *TRACK)
 MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
 
 
@@ -53,3 +53,16 @@ def test_nobody_is_kept_awake_for_a_grant_that_stays_until_the_end(
     ends_at = ends(library)
     assert all(ends_at[at] > at for at in MOMENTS)
     assert max(ends_at.values()) > WORK_NS - LEAD_NS
+
+
+def test_who_waits_at_the_gate_of_its_space_sleeps_until_its_bell(library: ctypes.CDLL, objects: list[int]) -> None:
+    """Without looking at what the bell tells, that is; ten times a second is for bells that nobody can ring."""
+    assert library.begin(Objects(*objects), True, WORK_NS, LATE_NS)
+    library.wait_at_gate(0x10004)
+    assert library.nap_ns(1000 * US) == 100_000 * US
+
+
+def test_who_finds_the_gate_open_does_not_sleep(library: ctypes.CDLL, objects: list[int]) -> None:
+    assert library.begin(Objects(*objects), True, WORK_NS, LATE_NS)
+    library.wait_at_gate(0)
+    assert library.nap_ns(1000 * US) == 0
