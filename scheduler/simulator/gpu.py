@@ -278,7 +278,7 @@ class Gpu:
             return
         member = self.members[vgpu]
         member.overuse_ns += turn.overuse_ns(self._wanted_by_others_ns(), now_ns)
-        was_long = turn.was_long(why, now_ns)
+        was_long = turn.was_long(why, now_ns, self._settings.slice_ns)
         if was_long is not None:
             member.has_long_turns = was_long
         if why is not End.IDLE:

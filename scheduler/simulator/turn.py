@@ -10,6 +10,9 @@ from scheduler.policy import Standing
 _EARLY_DIVISOR = 8
 """A turn that runs dry no more than an eighth of the slice before its end has used it (backend_host/worker/page/grant.c)."""
 
+_REQUEST_DIVISOR = 2
+"""By bursts it has used it after a half: a turn is as long as nine in ten requests, and most of a program's are shorter."""
+
 
 class End(Enum):
     """Why a turn is over."""
@@ -87,9 +90,11 @@ class Turn:
             )
         )
 
-    def was_long(self, why: End, now_ns: int) -> bool | None:
-        """It took most of its slice, so the next one will; None: it was cut short, and tells nothing of that."""
+    def was_long(self, why: End, now_ns: int, slice_ns: int) -> bool | None:
+        """It took most of its slice, so the next one will; None: it was cut short, and tells nothing of that. `slice_ns`: of turns that do not
+        follow bursts."""
         took_ns = now_ns - self.since_ns
         if why is End.IDLE:
-            return self.slice_ns - self.slice_ns // _EARLY_DIVISOR <= took_ns <= self.slice_ns
+            divisor = _EARLY_DIVISOR if self.slice_ns == slice_ns else _REQUEST_DIVISOR
+            return self.slice_ns - self.slice_ns // divisor <= took_ns <= self.slice_ns
         return True if took_ns >= self.slice_ns // 2 else None

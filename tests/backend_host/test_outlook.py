@@ -110,6 +110,32 @@ def test_an_outlook_tells(control: ControlPage, case: Case, expected: Outlook) -
     )
 
 
+@pytest.mark.parametrize(
+    ("budget_ns", "took_ns", "stays"),
+    [
+        (0, SLICE_NS // 2, False),
+        (0, SLICE_NS - SLICE_NS // 8, True),
+        (2 * SLICE_NS, SLICE_NS - 1, False),
+        (2 * SLICE_NS, SLICE_NS, True),
+        (2 * SLICE_NS, 2 * SLICE_NS + 1, False),
+    ],
+)
+def test_who_gave_its_turn_up_will_stay_if_it_used_most_of_it(
+    control: ControlPage, budget_ns: int, took_ns: int, stays: bool
+) -> None:
+    """By bursts the half is most of it: requests differ."""
+    holder, other = attached(control), attached(control)
+    start_ns = time.monotonic_ns() + 10 * SLICE_NS
+    control.set_standing(0, 100.0, 1.0, charged_ns=0)
+    control.set_standing(1, 99.0, 1.0, charged_ns=0, budget_ns=budget_ns)
+    assert lib.fgw_grant_enter(other, start_ns)
+    lib.fgw_grant_leave(other, False, start_ns + took_ns)
+    assert lib.fgw_grant_enter(holder, start_ns + 4 * SLICE_NS)
+    assert not lib.fgw_grant_enter(other, start_ns + 4 * SLICE_NS)
+    outlook = ffi.new("struct fgw_outlook *", lib.fgw_outlook_take(holder, start_ns + 4 * SLICE_NS))
+    assert bool(lib.fgw_outlook_next_stays(outlook)) is stays
+
+
 def test_who_is_next_is_looked_up_once(control: ControlPage) -> None:
     """What changes within a look changes the next."""
     holder, other = attached(control), attached(control)

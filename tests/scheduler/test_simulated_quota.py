@@ -1,5 +1,7 @@
 """Turns by bursts in simulation: whole bursts, as the daemon gives them."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.first_come import FirstCome
@@ -10,7 +12,7 @@ from scheduler.simulator.events import Events
 from scheduler.simulator.gpu import Gpu
 from scheduler.simulator.member import Member
 from scheduler.simulator.report import Report
-from scheduler.simulator.settings import Settings, VgpuSpec
+from scheduler.simulator.settings import PREEMPTIVE_SLICE_NS, Settings, VgpuSpec
 from scheduler.simulator.simulation import simulate
 from scheduler.simulator.workloads import find_workload
 
@@ -39,6 +41,23 @@ def test_a_request_has_one_turn() -> None:
         sum(vgpu.overuse_ns for vgpu in of.vgpus) / sum(vgpu.nr_turns for vgpu in of.vgpus) for of in (bursts, slices)
     ]
     assert per_turn_ns[0] < per_turn_ns[1] / 5
+
+
+def test_a_request_that_varies_has_hardly_more_than_one() -> None:
+    """Where a device preempts, most of the time nobody hurries for one that answers a request that is as long: also where no two are alike."""
+    workloads = [replace(find_workload(name), variation=0.3) for name in THREE.replace("requests", "random").split(",")]
+    vgpus = tuple(VgpuSpec(1, workload) for workload in workloads)
+    report = simulate(
+        Settings(
+            "elastic",
+            vgpus,
+            duration_ns=100 * SECOND_NS,
+            quota="bursts",
+            is_preemptive=True,
+            slice_ns=PREEMPTIVE_SLICE_NS,
+        )
+    )
+    assert max(turns_of_a_request(report)) < 1.15
 
 
 def test_as_many_bursts_as_fit_a_slice() -> None:

@@ -23,6 +23,9 @@
  * the next one. When half a slice was enough, slow beginnings counted too and shares were less even
  * (docs/lab/withdrawal.md). */
 #define FGW_EARLY_DIVISOR 8u
+/* By bursts it has used it after a half: a turn is as long as nine in ten requests, and most of a program's are shorter
+ * (docs/lab/bursts.md). */
+#define FGW_REQUEST_DIVISOR 2u
 
 /* Whoever tries in vain was overtaken by another, which has its own try behind it: so often that can be. Only a writer
  * that hands nothing on comes between more often, and whoever waits tries again after 2 ms. */
@@ -221,7 +224,10 @@ static void note_slice(const struct fgw_grantee *grantee, uint64_t now_ns)
     const uint64_t slice_ns = fgw_grant_slice_ns(grantee);
     const uint64_t turn_ns = now_ns - grantee->turn_since_ns;
     const bool is_idle = fgw_grant_has(grantee);
-    const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGW_EARLY_DIVISOR && turn_ns <= slice_ns);
+    const bool is_by_bursts =
+        slice_ns != atomic_load_explicit(&grantee->control->decided->slice_ns, memory_order_relaxed);
+    const uint64_t least_ns = slice_ns - slice_ns / (is_by_bursts ? FGW_REQUEST_DIVISOR : FGW_EARLY_DIVISOR);
+    const bool is_long = !is_idle || (turn_ns >= least_ns && turn_ns <= slice_ns);
     if (is_idle || turn_ns >= slice_ns / 2) {
         atomic_store_explicit(&grantee->account->has_long_turns, is_long, memory_order_relaxed);
     }
