@@ -9,8 +9,8 @@ FRAMEWORKS := build/.frameworks
 BROWSER := build/.browser
 SITE := build/.site
 
-.PHONY: setup needs build demo test stress faults attacks soak fuzz test-gpu test-qemu test-packages \
-        check format generate bench guest-package packages man docs clean anew
+.PHONY: setup needs build demo test stress faults attacks soak fuzz test-gpu test-qemu test-packages test-vm-install \
+        check format generate bench guest-package packages rpm man docs clean anew
 
 setup: needs $(STAMP) build
 
@@ -104,8 +104,14 @@ test-qemu: setup
 	@$(BIN)/python -m pytest -q -m qemu tests/qemu
 
 # Makes the packages of docs/install.md, looks at what is in them, and starts the host's: minutes. As root, or nothing is started.
-test-packages: packages
+test-packages: packages rpm
 	@$(BIN)/python -m pytest -q -m package tests/packaging
+
+# A fresh Debian, emulated, with a systemd of its own: the host's package is installed there, serves, is restarted, killed and upgraded under
+# programs. piuparts then looks at what both packages leave. As root; an hour, most of it an emulated processor's.
+test-vm-install: packages
+	@.ci/packages install
+	@$(BIN)/python -m pytest -q -m install tests/vm_install
 
 # The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
 DEVICE ?= auto
@@ -122,6 +128,11 @@ packages: setup
 	@.ci/packages deb
 	@frontend_guest/package/build build/guest build/packages
 	@$(BIN)/python packaging/build.py deb build/packages
+
+# The host's, for distributions that have rpm: made on the one that it is for.
+rpm: setup
+	@.ci/packages rpm
+	@$(BIN)/python packaging/build.py rpm build/packages
 
 # Manual pages, completions and a configuration, made from the commands' parsers: build/man, build/completions and build/config.toml.
 man: build

@@ -44,6 +44,14 @@ class Debian:
             self.run("sleep 1")
         raise AssertionError(f"{line} still says:\n{said}")
 
+    def wait_for(self, is_so: Callable[[], bool], what: str) -> None:
+        """Looks again and again."""
+        for _ in range(LINE_LIMIT_S):
+            if is_so():
+                return
+            self.run("sleep 1")
+        raise AssertionError(f"in vain: {what}")
+
     def as_user(self, name: str, line: str) -> Answer:
         """A line of an ordinary user's who has just logged in."""
         return self.run(f"setpriv --reuid={name} --regid={name} --init-groups sh -c {shlex.quote(line)}")
