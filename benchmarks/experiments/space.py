@@ -5,6 +5,7 @@ one process.
 start: how soon a short kernel has ended beside another process' blocks, by the way of sharing. Natively; MPS for the time of it.
 search: what searches of a split come to over recorded surfaces. Without a device.
 pairs: the same programs live, each a guest, once the daemon's search has settled.
+programs: whole ones, as critical programs of such pairs.
 faults: what a fault of one guest of a space costs the others.
 turns: gaps between turns of best-effort guests, and their shares by weight.
 
@@ -22,7 +23,7 @@ from benchmarks.paper import Finding
 from benchmarks.part import Part
 from benchmarks.space import faults, pairs, search, start, surfaces, turns
 
-PARTS: tuple[Part, ...] = (surfaces.PART, start.PART, search.PART, pairs.PART, turns.PART, faults.PART)
+PARTS: tuple[Part, ...] = (surfaces.PART, start.PART, search.PART, *pairs.PARTS, turns.PART, faults.PART)
 NAMES = tuple(part.name for part in PARTS if part is not surfaces.PART)
 
 
@@ -44,6 +45,7 @@ class Space(ExperimentInParts):
         turns.GAPS: ("where",),
         turns.SHARES: ("where",),
         pairs.KIND: ("best_effort", "critical", "target", "pause_us"),
+        pairs.PROGRAM_KIND: ("best_effort", "critical", "target", "pause_us"),
     }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

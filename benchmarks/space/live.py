@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from backend_host.config import Config
@@ -111,10 +112,10 @@ class Worked:
 class Program:
     """One that rests until it is told to work."""
 
-    def __init__(self, session: ProcessSession, index: int, words: Sequence[str]) -> None:
-        """`words` are those of programs/pair.cu."""
+    def __init__(self, session: ProcessSession, index: int, words: Sequence[str], path: Path | None = None) -> None:
+        """`words` are those of programs/pair.cu, or of a program that obeys as that does."""
         self._name = " ".join(words[:2])
-        self.running = session.start(index, build("pair"), words)
+        self.running = session.start(index, path or build("pair"), words)
 
     def ready(self) -> None:
         """Waits until it has begun."""
@@ -144,9 +145,9 @@ class Program:
 
 
 @contextlib.contextmanager
-def program(session: ProcessSession, index: int, words: Sequence[str]) -> Iterator[Program]:
+def program(session: ProcessSession, index: int, words: Sequence[str], path: Path | None = None) -> Iterator[Program]:
     """One for the block, ready; where the block ends in order it has computed right by then."""
-    started = Program(session, index, words)
+    started = Program(session, index, words, path)
     try:
         started.ready()
         yield started

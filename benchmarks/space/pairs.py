@@ -6,13 +6,16 @@ the time for that is over. Best effort's progress is by the blocks that it count
 
 Use of the GPU is the time that rounds take alone, over the stretch, plus best effort's progress: 1 by turns.
 
+Two parts are alike: `pairs` has the recorder's programs, `programs` whole ones as critical programs (networks.py).
+
 Wrong when a round's time is mostly the host's: a round that waits for a core is over the target as one that waits for the GPU is.
 """
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from statistics import fmean, median
 from typing import Any
@@ -25,23 +28,43 @@ from benchmarks.guests import Setting
 from benchmarks.paper import Finding
 from benchmarks.part import Part
 from benchmarks.sheet import Sheet
-from benchmarks.space import live
-from benchmarks.space.live import BEST_EFFORT, CRITICAL, LARGE, PERCENTILES, Program, Worked, percentiles
+from benchmarks.space import live, networks
+from benchmarks.space.live import BEST_EFFORT, LARGE, PERCENTILES, Program, Worked, percentiles
+from benchmarks.space.record import BEST_EFFORT as LASTING
 from benchmarks.space.record import PAIRS, SIZES
 from benchmarks.style import LESS, MORE
 from scheduler.space.command import TARGETS
 
-KIND = "space pair"
+KIND, PROGRAM_KIND = "space pair", "space program"
 ALONE_S = 1.0
 """In which each program works alone."""
 WITHIN = 0.99
 """Of the rounds are to be within the target."""
 COUNTS = ("nr_launches", "nr_sliced", "nr_parts", "nr_variants", "nr_rounds", "out_of_turn_ns", "whole")
+PROGRAM_PAIRS = tuple(product(LASTING, networks.NAMES))
 MOST_NAMED = 12
 """Of pairs in a picture: more names would lie on each other."""
 SOFT_TARGETS = (2.0,)
 
 Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A part about pairs. `kind`: of its records; `pairs_of`: which ones, by the options."""
+
+    name: str
+    kind: str
+    title: str
+    nr_of_paper: int
+    findings: Mapping[str, str]
+    """Of the paper's claims that are about all of them, the figures."""
+    pairs_of: Callable[[argparse.Namespace], Sequence[Pair]]
+
+    def part(self) -> Part:
+        """As the experiment has it."""
+        each = (_nr_records, _measure, _sheet, _figures, _draw)
+        return Part(self.name, *(partial(function, self) for function in each))  # type: ignore[arg-type]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -84,22 +107,27 @@ def _pairs_of(text: str) -> list[Pair]:
     return found  # type: ignore[return-value] # PAIRS has pairs
 
 
-def _wanted(options: argparse.Namespace) -> list[tuple[float, Pair]]:
+def _wanted(plan: Plan, options: argparse.Namespace) -> list[tuple[float, Pair]]:
     targets = options.targets or (TARGETS if options.device == "cuda" else SOFT_TARGETS)
-    return list(product(targets, options.pairs or SIZES[options.device].pairs))
+    return list(product(targets, plan.pairs_of(options)))
 
 
-def _nr_records(options: argparse.Namespace) -> int:
-    return len(_wanted(options))
+def _nr_records(plan: Plan, options: argparse.Namespace) -> int:
+    return len(_wanted(plan, options))
 
 
-def _measure(options: argparse.Namespace, settings: Setting, reporter: Reporter) -> Iterator[Record]:
-    with reporter.tolerating("pairs"), live.serving(settings) as config:
-        for number, (target, pair) in enumerate(_wanted(options)):
+def _measure(plan: Plan, options: argparse.Namespace, settings: Setting, reporter: Reporter) -> Iterator[Record]:
+    without = {name: why for name in networks.NAMES if (why := networks.why_not(name, options.device))}
+    for why in dict.fromkeys(without[critical] for _, critical in plan.pairs_of(options) if critical in without):
+        reporter.refused(why)
+    with reporter.tolerating(plan.name), live.serving(settings) as config:
+        for number, (target, pair) in enumerate(_wanted(plan, options)):
+            if pair[1] in without:
+                continue
             what = f"{pair[0]} beside {pair[1]}, rounds at most {target:g}"
             reporter.doing(what)
             with reporter.tolerating(what):
-                yield _record(config, f"pair-{number}", pair, target, options)
+                yield {"kind": plan.kind, **_record(config, f"{plan.name}-{number}", pair, target, options)}
 
 
 def _record(config: Config, space: str, pair: Pair, target: float, options: argparse.Namespace) -> Record:
@@ -107,7 +135,7 @@ def _record(config: Config, space: str, pair: Pair, target: float, options: argp
     entitlements = (live.critical(target, space), live.best_effort(space))
     with (
         live.members(config, space, entitlements) as session,
-        live.program(session, CRITICAL, ("critical", pair[1], *large, *pause)) as critical,
+        networks.critical_program(session, pair[1], options.device, pause) as critical,
     ):
         rounds_alone = live.worked_alone(critical, ALONE_S)  # the search begins once best effort has a program
         with live.program(session, BEST_EFFORT, ("best-effort", pair[0], *large)) as best_effort:
@@ -120,7 +148,6 @@ def _record(config: Config, space: str, pair: Pair, target: float, options: argp
             told = live.space_of(config, space)
             counts = _counts(config)
     return {
-        "kind": KIND,
         "best_effort": pair[0],
         "critical": pair[1],
         "target": target,
@@ -168,8 +195,8 @@ def compared(rounds_alone: Worked, alone: Worked, rounds: Worked, work: Worked, 
     }
 
 
-def _sheet(document: Document) -> Sheet | None:
-    found = records(document, KIND)
+def _sheet(plan: Plan, document: Document) -> Sheet | None:
+    found = records(document, plan.kind)
     if not found:
         return None
     rows = tuple(
@@ -196,7 +223,7 @@ def _sheet(document: Document) -> Sheet | None:
         "alone; use of the GPU, which is 1 by turns. Launches of best effort that do not go persistently do not give way. The split is that",
         "where the search settled, or where it was when the time was over (-).",
     )
-    return Sheet("Pairs through FairGV", columns, rows, notes)
+    return Sheet(plan.title, columns, rows, notes)
 
 
 def _persistent(record: Record) -> float:
@@ -205,18 +232,18 @@ def _persistent(record: Record) -> float:
     return float(counts["nr_sliced"] / counts["nr_launches"]) if counts["nr_launches"] else 0.0
 
 
-def _of_target(document: Document, target: float) -> list[Record]:
-    return [each for each in records(document, KIND) if each["target"] == target]
+def _of_target(plan: Plan, document: Document, target: float) -> list[Record]:
+    return [each for each in records(document, plan.kind) if each["target"] == target]
 
 
-def _targets(document: Document) -> list[float]:
-    return sorted({each["target"] for each in records(document, KIND)})
+def _targets(plan: Plan, document: Document) -> list[float]:
+    return sorted({each["target"] for each in records(document, plan.kind)})
 
 
-def _figures(document: Document) -> dict[str, float]:
+def _figures(plan: Plan, document: Document) -> dict[str, float]:
     found: dict[str, float] = {}
-    for target in _targets(document):
-        all_pairs, name = _of_target(document, target), f"pairs/{target:g}"
+    for target in _targets(plan, document):
+        all_pairs, name = _of_target(plan, document, target), f"{plan.name}/{target:g}"
         found |= {
             f"{name}/pairs": len(all_pairs),
             f"{name}/pairs settled": sum(each["is_settled"] for each in all_pairs),
@@ -226,6 +253,7 @@ def _figures(document: Document) -> dict[str, float]:
             f"{name}/pairs better than turns": sum(each["use"] > 1 for each in all_pairs),
             f"{name}/least use": min(each["use"] for each in all_pairs),
             f"{name}/greatest use": max(each["use"] for each in all_pairs),
+            f"{name}/mean gain": fmean(each["use"] - 1 for each in all_pairs),
             f"{name}/least persistent": min(map(_persistent, all_pairs)),
             f"{name}/longest search, s": max(each["settle_s"] for each in all_pairs),
         }
@@ -233,14 +261,14 @@ def _figures(document: Document) -> dict[str, float]:
 
 
 def findings(document: Document) -> list[Finding]:
-    """Of targets with which all pairs were measured."""
-    figures = _figures(document)
+    """Of targets with which all pairs of the paper were measured."""
     found = []
-    for target in (f"{target:g}" for target in _targets(document)):
-        if figures[f"pairs/{target}/pairs"] == len(PAIRS):
-            detail = f"live, rounds at most {target}"
-            found.append(Finding("gspace_better", detail, figures[f"pairs/{target}/pairs better than turns"]))
-            found.append(Finding("gspace_greatest", detail, figures[f"pairs/{target}/greatest use"]))
+    for plan in PLANS:
+        figures = _figures(plan, document)
+        for target in (f"{plan.name}/{target:g}" for target in _targets(plan, document)):
+            if figures[f"{target}/pairs"] == plan.nr_of_paper:
+                detail = f"live, rounds at most {target.partition('/')[2]}"
+                found += [Finding(name, detail, figures[f"{target}/{key}"]) for name, key in plan.findings.items()]
     return found
 
 
@@ -249,12 +277,12 @@ def _of_its_target(record: Record) -> float:
     return float(record["slowdowns"]["p99"] / record["target"])
 
 
-def _draw(axes: Any, document: Document) -> str | None:
-    found = records(document, KIND)
+def _draw(plan: Plan, axes: Any, document: Document) -> str | None:
+    found = records(document, plan.kind)
     if not found:
         return None
-    for target in _targets(document):
-        mine = _of_target(document, target)
+    for target in _targets(plan, document):
+        mine = _of_target(plan, document, target)
         axes.plot([_of_its_target(each) for each in mine], [each["use"] for each in mine], "o", label=f"{target:g}")
     for each in found if len(found) <= MOST_NAMED else ():
         name = f" {each['best_effort']}, {each['critical']}"
@@ -268,4 +296,22 @@ def _draw(axes: Any, document: Document) -> str | None:
     return f"Through FairGV 99 % of rounds are within the target in {held} of {len(found)} cases"
 
 
-PART = Part("pairs", _nr_records, _measure, _sheet, _figures, _draw)
+PLANS = (
+    Plan(
+        "pairs",
+        KIND,
+        "Pairs through FairGV",
+        len(PAIRS),
+        {"gspace_better": "pairs better than turns", "gspace_greatest": "greatest use"},
+        lambda options: options.pairs or SIZES[options.device].pairs,
+    ),
+    Plan(
+        "programs",
+        PROGRAM_KIND,
+        "Whole programs through FairGV",
+        len(PROGRAM_PAIRS),
+        {"gspace_programs_better": "pairs better than turns", "gspace_programs_gain": "mean gain"},
+        lambda options: PROGRAM_PAIRS if options.device == "cuda" else PROGRAM_PAIRS[-1:],
+    ),
+)
+PARTS = tuple(plan.part() for plan in PLANS)

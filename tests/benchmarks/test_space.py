@@ -43,7 +43,7 @@ def recorder(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_programs_give_what_their_loops_give() -> None:
     """As plain launches, and persistently."""
-    names = [*BEST_EFFORT, *CRITICAL, *INSTANCES]
+    names = [*BEST_EFFORT, *CRITICAL, "components", *INSTANCES]
     finished = recorder("--check", ",".join(names))
     assert finished.stderr == ""
     assert [json.loads(line) for line in finished.stdout.splitlines()] == [

@@ -12,7 +12,7 @@ from benchmarks.cli import main
 from benchmarks.devices import native_environment, private_device
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.space import pairs
+from benchmarks.space import networks, pairs
 from benchmarks.space.build import build
 from benchmarks.space.live import Worked, percentiles
 from benchmarks.space.record import PAIRS
@@ -108,6 +108,26 @@ def test_a_pair_is_measured_as_guests_in_a_space(tmp_path: Path) -> None:
     assert found["counts"]["best-effort"]["nr_sliced"] > 0, "its launches go persistently"
 
 
+def test_whole_programs_are_critical_ones_of_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    words = ["--only", "programs", "--settle-seconds", "0.3", "--seconds", "0.5"]
+    assert main(["space", "--device", "soft", *words, "--json", str(path)]) == 0
+    document = json.loads(path.read_text())
+    assert document["failures"] == []
+    [found] = document["records"]
+    assert (found["kind"], found["best_effort"], found["critical"]) == (pairs.PROGRAM_KIND, "lavaMD", "components")
+    assert found["nr_rounds"] > 0
+
+
+def test_networks_need_a_gpu_and_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert networks.why_not("components", "soft") == ""
+    assert networks.why_not("lstm", "soft").startswith("softgpu does not run PyTorch")
+    networks._why_no_torch.cache_clear()
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert networks.why_not("gru", "cuda") == "there is no python3 in PATH, which lstm and gru are run by"
+    networks._why_no_torch.cache_clear()
+
+
 @pytest.mark.parametrize("given", ["cfd", "spmv:cfd", "cfd:spmv:nn", "cfd:nothing", ""])
 def test_pairs_that_are_none_are_refused(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -188,6 +208,13 @@ def test_the_paper_s_figures_are_of_all_its_pairs() -> None:
     found = {(finding.name, finding.detail): finding.ours for finding in EXPERIMENT.findings(every)}
     assert found["gspace_better", "live, rounds at most 1.5"] == 25
     assert found["gspace_greatest", "live, rounds at most 1.5"] == 1.1
+    measured_programs = [
+        {**measured(*each, within=1, use=1.3), "kind": pairs.PROGRAM_KIND} for each in pairs.PROGRAM_PAIRS
+    ]
+    of_programs = {
+        finding.name: finding.ours for finding in EXPERIMENT.findings({**HEAD, "records": measured_programs})
+    }
+    assert of_programs == pytest.approx({"gspace_programs_better": 15, "gspace_programs_gain": 0.3})
 
 
 def test_the_picture_says_how_many_pairs_hold_the_target() -> None:

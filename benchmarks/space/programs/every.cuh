@@ -8,6 +8,7 @@
 
 #include "backprop.cuh"
 #include "cfd.cuh"
+#include "components.cuh"
 #include "hotspot.cuh"
 #include "lavaMD.cuh"
 #include "lbm.cuh"
@@ -27,11 +28,17 @@ struct known {
 };
 
 static const struct known KNOWN[] = {
-    {"cfd", make_cfd, 3, 2400},         {"md", make_md, 8, 88},
-    {"matrixMul", make_matrix, 3, 64},  {"nn", make_nn, 2, 4096},
-    {"lavaMD", make_lava, 2, 14},       {"backprop", make_backprop, 2, 8192},
-    {"lbm", make_lbm, 4, 2048},         {"hotspot", make_hotspot, 2, 146},
-    {"pathfinder", make_path, 2, 2340}, {"spmv", make_spmv, 2, 2048},
+    {"cfd", make_cfd, 3, 2400},
+    {"md", make_md, 8, 88},
+    {"matrixMul", make_matrix, 3, 64},
+    {"nn", make_nn, 2, 4096},
+    {"lavaMD", make_lava, 2, 14},
+    {"backprop", make_backprop, 2, 8192},
+    {"lbm", make_lbm, 4, 2048},
+    {"hotspot", make_hotspot, 2, 146},
+    {"pathfinder", make_path, 2, 2340},
+    {"spmv", make_spmv, 2, 2048},
+    {"components", make_components, 2, 512},
 };
 
 static const double MOST_SPIN_US = 1e6;
