@@ -159,7 +159,7 @@ def test_the_system_s_daemon_serves_a_program(tmp_path: Path) -> None:
         """
         fairgv-host --version
         fairgv-host config check /etc/fairgv/config.toml
-        echo 'metrics = "127.0.0.1:9400"' >>/etc/fairgv/config.toml
+        sed -i '1i metrics = "127.0.0.1:9400"' /etc/fairgv/config.toml
         ip link set lo up
         fairgv-host start --config /etc/fairgv/config.toml $START
         fairgv-run -- "$PROGRAM"
