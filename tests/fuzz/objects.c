@@ -79,6 +79,10 @@ bool stand_is_busy(void)
 
 static CUresult some_error(void)
 {
+    if (dice.tells) {
+        fprintf(stderr, "failed %s\n", last_name);
+        return STAND_ERROR;
+    }
     static const CUresult errors[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_SUPPORTED,
                                       CUDA_ERROR_INVALID_HANDLE};
     if (dice.can_fault && stand_current && roll() % 32 == 0) {

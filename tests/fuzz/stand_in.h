@@ -21,7 +21,10 @@ struct stand_dice {
     uint32_t busy_of_256; /* how often work has not ended */
     int64_t fail_at;      /* this call of all fails, -1: none */
     bool can_fault;       /* an error may be a sticky one */
+    bool tells;           /* which call failed, with STAND_ERROR */
 };
+
+#define STAND_ERROR ((CUresult)7777)
 
 /* Begins an execution. `shared` is memory that the guest may write at any time. */
 void stand_begin(const struct stand_dice *dice, uint8_t *shared, size_t shared_bytes);

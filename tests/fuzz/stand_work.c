@@ -87,7 +87,7 @@ STAND_IN(cuStreamEndCapture, CUstream stream, CUgraph *graph)
     ((struct stand_object *)stream)->captured = made->captured = NULL;
     if (result != CUDA_SUCCESS) {
         stand_end(made);
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        return result;
     }
     *graph = (CUgraph)made;
     return CUDA_SUCCESS;

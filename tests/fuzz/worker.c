@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "worker.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -64,6 +65,7 @@ struct shared {
 
 static struct shared *shared;
 static struct fgw_control *control;
+static bool tells; /* what fails, and each answer, on standard error; the error is one that nobody else makes */
 static struct fgv_region region;
 /* ---- a worker ---- */
 
@@ -192,6 +194,50 @@ static void run_host(void)
     }
 }
 
+/* Some replies have what the driver said of one step in them. */
+static uint32_t error_in(const struct fgv_response *response)
+{
+    uint32_t word = response->result;
+    for (uint32_t at = 0; word == 0 && at + sizeof(word) <= response->payload_bytes; at += sizeof(word)) {
+        memcpy(&word, response->payload + at, sizeof(word));
+        word = word == STAND_ERROR ? word : 0;
+    }
+    return word;
+}
+
+/* What has arrived at the guest, which waits for more. */
+static void tell_answers(const struct fgw_worker *worker)
+{
+    for (uint32_t i = 0; i < 16; i++) {
+        struct fgv_response *response = &shared->responses[i];
+        if (response->state == FGV_SLOT_DONE) {
+            fprintf(stderr, "answer %u %u\n", i, error_in(response));
+            response->state = FGV_SLOT_IDLE;
+        }
+    }
+    for (uint32_t i = 0; i < NR_CHUNKS; i++) {
+        struct fgv_chunk *chunk = &((struct fgv_chunk *)(void *)shared->words)[i];
+        if (chunk->state == FGV_SLOT_DONE) {
+            fprintf(stderr, "chunk %u %u\n", i, chunk->result);
+        }
+        chunk->state = FGV_SLOT_WAITING;
+    }
+    if (worker->client->deferred_error != 0) {
+        fprintf(stderr, "kept %u\n", worker->client->deferred_error);
+    }
+}
+
+/* As a guest would that has a slot for each of its threads: the answer is to be known by it. */
+static void tell(const struct fgw_worker *worker, struct fuzz_head *head, const uint8_t *bytes, uint32_t number)
+{
+    struct fgv_wire_header header = {0};
+    memcpy(&header, bytes, head->bytes < sizeof(header) ? head->bytes : sizeof(header));
+    tell_answers(worker);
+    fprintf(stderr, "record %u %u\n", number % 16, header.call);
+    shared->responses[number % 16].state = FGV_SLOT_WAITING;
+    head->response = (uint8_t)(number % 16 * 2);
+}
+
 static void serve(struct fgw_worker *worker, const struct fuzz_head *head, const uint8_t *bytes)
 {
     const uint32_t nr = head->bytes < RECORD_BYTES ? head->bytes : RECORD_BYTES;
@@ -287,7 +333,8 @@ static void cast(const struct fuzz_start *start)
                                     .fails_of_256 = start->fails_of_256,
                                     .busy_of_256 = start->busy_of_256,
                                     .fail_at = start->fail_at,
-                                    .can_fault = (start->flags & FUZZ_FAULTS) != 0};
+                                    .can_fault = (start->flags & FUZZ_FAULTS) != 0,
+                                    .tells = tells};
     stand_dice_cast(&dice, (uint8_t *)shared, sizeof(*shared));
 }
 
@@ -319,12 +366,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&start, data, sizeof(start));
     if (!control) {
         make_page();
+        tells = getenv("FUZZ_TELLS") != NULL;
     }
     stand_begin(&(struct stand_dice){.fail_at = -1}, NULL, 0);
     struct fgw_worker *worker = begin(&start);
     prepare(worker);
     cast(&start);
+    uint32_t nr = 0;
     size_t at = sizeof(start);
+    if (tells) {
+        fprintf(stderr, "input %d\n", start.fail_at);
+    }
     while (at + sizeof(struct fuzz_head) <= size && !worker->ended) {
         struct fuzz_head head;
         memcpy(&head, data + at, sizeof(head));
@@ -333,18 +385,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             head.bytes = (uint16_t)(size - at);
         }
         if (head.response == FUZZ_MOVE) {
+            if (tells) {
+                tell_answers(worker);
+                fprintf(stderr, "move\n");
+            }
             worker = move(worker, &start);
         } else if (head.response == FUZZ_RESTORE) {
             struct fgw_trouble trouble;
             fgw_objects_restore(worker, data + at, head.bytes, NULL, &trouble);
         } else {
+            if (tells) {
+                tell(worker, &head, data + at, nr++);
+            }
             serve(worker, &head, data + at);
+            if (tells) {
+                tell_answers(worker);
+            }
         }
         at += head.bytes;
         for (uint32_t i = 0; i < head.rounds % 4u; i++) {
             run_host();
             fuzz_round(worker);
         }
+    }
+    if (tells) {
+        tell_answers(worker);
     }
     take_down(worker);
     stand_finish();

@@ -146,7 +146,8 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     CUresult result;
     if (context->is_primary) {
         result = worker->driver.cuDevicePrimaryCtxRelease_v2(context->device);
-        fgw_context_cool(worker);
+        const CUresult last = fgw_context_cool(worker);
+        result = result == CUDA_SUCCESS ? last : result;
     } else {
         result = worker->driver.cuCtxDestroy_v2(context->native);
     }

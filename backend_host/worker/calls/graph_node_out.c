@@ -38,8 +38,8 @@ static struct fgw_handle find_code(struct fgw_worker *worker, const CUDA_KERNEL_
 }
 
 /* The driver has them as single values or as one buffer. */
-static bool parameters_out(struct fgw_worker *worker, const struct fgw_handle *handle,
-                           const CUDA_KERNEL_NODE_PARAMS *params, const struct fgw_kernel *kernel, uint8_t *to)
+static CUresult parameters_out(struct fgw_worker *worker, const struct fgw_handle *handle,
+                               const CUDA_KERNEL_NODE_PARAMS *params, const struct fgw_kernel *kernel, uint8_t *to)
 {
     const struct fgv_driver *driver = &worker->driver;
     for (void **extra = params->kernelParams ? NULL : params->extra; extra && *extra != CU_LAUNCH_PARAM_END;
@@ -57,12 +57,15 @@ static bool parameters_out(struct fgw_worker *worker, const struct fgw_handle *h
         } else if (handle->kind == FGV_HANDLE_FUNCTION && driver->cuFuncGetParamInfo) {
             result = driver->cuFuncGetParamInfo(handle->native, i, &offset, &bytes);
         }
-        if (result != CUDA_SUCCESS || offset + bytes > kernel->parameter_bytes) {
-            return false;
+        if (result == CUDA_SUCCESS && offset + bytes > kernel->parameter_bytes) {
+            result = CUDA_ERROR_NOT_SUPPORTED;
+        }
+        if (result != CUDA_SUCCESS) {
+            return result;
         }
         memcpy(to + offset, params->kernelParams[i], bytes);
     }
-    return true;
+    return CUDA_SUCCESS;
 }
 
 static CUresult kernel_out(struct fgw_worker *worker, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *to,
@@ -82,9 +85,11 @@ static CUresult kernel_out(struct fgw_worker *worker, CUgraphNode node, CUDA_KER
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (kernel->parameter_bytes > FGW_MAX_PARAMETER_BYTES ||
-        !parameters_out(worker, &handle, &params, kernel, parameters)) {
-        return CUDA_ERROR_NOT_SUPPORTED;
+    result = kernel->parameter_bytes > FGW_MAX_PARAMETER_BYTES
+                 ? CUDA_ERROR_NOT_SUPPORTED
+                 : parameters_out(worker, &handle, &params, kernel, parameters);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     answer->is_kernel = handle.kind == FGV_HANDLE_KERNEL;
     answer->nr_parameter_bytes = kernel->parameter_bytes;

@@ -5,12 +5,16 @@
 #include "client/stream.h"
 #include "client/taken.h"
 
-void fgw_context_make_current(struct fgw_worker *worker, struct fgw_context *context)
+CUresult fgw_context_make_current(struct fgw_worker *worker, struct fgw_context *context)
 {
-    if (worker->current != context &&
-        worker->driver.cuCtxSetCurrent(context ? context->native : NULL) == CUDA_SUCCESS) {
+    if (worker->current == context) {
+        return CUDA_SUCCESS;
+    }
+    const CUresult result = worker->driver.cuCtxSetCurrent(context ? context->native : NULL);
+    if (result == CUDA_SUCCESS) {
         worker->current = context;
     }
+    return result;
 }
 
 CUresult fgw_context_enter(struct fgw_worker *worker, uint32_t number)
@@ -20,8 +24,7 @@ CUresult fgw_context_enter(struct fgw_worker *worker, uint32_t number)
     }
     for (uint32_t i = 0; number != 0 && i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i] && (uint32_t)worker->contexts[i]->handle == number) {
-            fgw_context_make_current(worker, worker->contexts[i]);
-            return worker->current == worker->contexts[i] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+            return fgw_context_make_current(worker, worker->contexts[i]);
         }
     }
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -119,13 +122,15 @@ CUresult fgw_context_warm(struct fgw_worker *worker)
                                      : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void fgw_context_cool(struct fgw_worker *worker)
+CUresult fgw_context_cool(struct fgw_worker *worker)
 {
+    CUresult result = CUDA_SUCCESS;
     if (worker->warm) {
-        worker->driver.cuDevicePrimaryCtxRelease_v2(worker->device);
+        result = worker->driver.cuDevicePrimaryCtxRelease_v2(worker->device);
         worker->warm = NULL;
     }
     fgw_taken_primary_gone(worker);
+    return result;
 }
 
 bool fgw_is_recording(struct fgw_worker *worker, uint64_t stream_number)

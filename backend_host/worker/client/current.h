@@ -4,9 +4,10 @@
 
 #include "client/state.h"
 
-/* Makes the context with these low 32 bits current; CUDA_ERROR_INVALID_CONTEXT when there is none. */
+/* Makes the context with these low 32 bits current; CUDA_ERROR_INVALID_CONTEXT when there is none, or what the driver
+ * says. */
 CUresult fgw_context_enter(struct fgw_worker *worker, uint32_t number);
-void fgw_context_make_current(struct fgw_worker *worker, struct fgw_context *context);
+CUresult fgw_context_make_current(struct fgw_worker *worker, struct fgw_context *context);
 /* It is for after calls that leave another one current, or one that is gone. */
 void fgw_context_none_is_current(struct fgw_worker *worker);
 struct fgw_context *fgw_context_find(struct fgw_worker *worker, uint64_t handle);
@@ -29,6 +30,6 @@ bool fgw_is_recording(struct fgw_worker *worker, uint64_t stream_number);
 /* Retains the device's primary context for the worker itself, if it is not, and lets it go; the client has let go of
  * its own by then. */
 CUresult fgw_context_warm(struct fgw_worker *worker);
-void fgw_context_cool(struct fgw_worker *worker);
+CUresult fgw_context_cool(struct fgw_worker *worker);
 
 #endif
