@@ -111,7 +111,8 @@ def test_two_guests_share_by_weight(debian: Debian) -> None:
     for name, weight in WEIGHTS.items():
         line = f"fairgv-run --vgpu {name} --weight {weight} -- /programs/steady /root/stop"
         debian.run(f"{line} >/root/{name} 2>&1 &")
-    debian.wait_until("cat /root/one /root/two", "running\nrunning".__eq__)
+    said = [debian.wait_until(f"cat /root/{name}") for name in WEIGHTS]
+    assert said == ["running"] * len(WEIGHTS), debian.run("journalctl -u fairgv -o cat | tail -n 40").output
     begin = used_ns(debian)
     debian.wait_for(lambda: have_used_more(debian, begin, STRETCH_NS), "both compute")
     end = used_ns(debian)
