@@ -3,6 +3,7 @@ with clang's counts of lines, to see what its inputs reach."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -59,10 +60,16 @@ def _compile(source: Path, to: Path, flags: list[str], headers_ns: int) -> Path:
 
 
 def build(name: str, *, counts: bool = False) -> Path:
-    """The program `name`; `counts`: for its coverage."""
+    """The program `name`; `counts`: for its coverage. Of several processes that want it one builds."""
     to = OUT / (f"{name}-counts" if counts else name)
-    program = to / name
     to.mkdir(parents=True, exist_ok=True)
+    with (to / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _built(name, to, counts=counts)
+
+
+def _built(name: str, to: Path, *, counts: bool) -> Path:
+    program = to / name
     generate.main(to)
     sources = [path for path in build_ffi.sources() if path.name != LOADER or path.parent.name != "generated"]
     sources += [*(HERE / own for own in OWN), to / "stand_ins.c"]
@@ -74,8 +81,9 @@ def build(name: str, *, counts: bool = False) -> Path:
     link = ["-fsanitize=fuzzer", COUNTS[0]] if counts else ["-fsanitize=address,undefined,fuzzer", *CARRIED]
     if program.exists() and all(path.stat().st_mtime_ns < program.stat().st_mtime_ns for path in objects):
         return program
-    subprocess.run([CLANG, *link, *objects, "-o", program, "-lpthread", "-ldl"], check=True)
-    return program
+    fresh = program.with_suffix(".new")
+    subprocess.run([CLANG, *link, *objects, "-o", fresh, "-lpthread", "-ldl"], check=True)
+    return fresh.replace(program)
 
 
 if __name__ == "__main__":
