@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.devices import private_device
 from benchmarks.gloop.build import LOAD, PORTS, SERVERS, build
 from benchmarks.guests import NATIVE, Session, Setting, open_session, run
 from benchmarks.systems import OURS
 from benchmarks.workloads import parse_report
+
+pytestmark = pytest.mark.usefixtures("small_device")
 
 SYSTEMS = (NATIVE, OURS)
 MOST_POINTS = 50
@@ -24,16 +25,8 @@ SIZES = {"hybridsort": "9000", "mummergpu": "300", "tpacf": "300"}
 """Where the default makes many points."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def device() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("FAIRGV_SOFTGPU_TIERS", "2")  # begin with quick code: sizes are small
-        with private_device("soft"):
-            yield
-
-
 @pytest.fixture(scope="module", params=SYSTEMS)
-def session(request: pytest.FixtureRequest, device: None) -> Iterator[Session]:
+def session(request: pytest.FixtureRequest, small_device: None) -> Iterator[Session]:
     with open_session(request.param, Setting("soft")) as opened:
         yield opened
 

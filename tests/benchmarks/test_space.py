@@ -2,14 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.cli import main
-from benchmarks.devices import native_environment, private_device
+from benchmarks.devices import native_environment
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.paper import claims
@@ -21,18 +20,12 @@ from benchmarks.style import THEMES, figure_of
 from scheduler.space.command import TARGETS
 from scheduler.space.registry import SEARCHES
 
+pytestmark = pytest.mark.usefixtures("small_device")
+
 EXPERIMENT = EXPERIMENTS["space"]
 HEAD = {"experiment": "space", "device": "softgpu", "date": "2026-01-02"}
 LIMIT_S = 120.0
 INSTANCES = (instance((3, 0.1, 2)), instance((32, 0.0, 1)))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("FAIRGV_SOFTGPU_TIERS", "2")  # begin with quick code: sizes are small
-        with private_device("soft"):
-            yield
 
 
 def recorder(*words: str) -> subprocess.CompletedProcess[str]:

@@ -2,14 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.cli import main
-from benchmarks.devices import native_environment, private_device
+from benchmarks.devices import native_environment
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.space import networks, pairs
@@ -18,17 +17,11 @@ from benchmarks.space.live import Worked, percentiles
 from benchmarks.space.record import PAIRS
 from benchmarks.style import THEMES, figure_of
 
+pytestmark = pytest.mark.usefixtures("small_device")
+
 EXPERIMENT = EXPERIMENTS["space"]
 HEAD = {"experiment": "space", "device": "softgpu", "date": "2026-01-02"}
 LIMIT_S = 120.0
-
-
-@pytest.fixture(autouse=True, scope="module")
-def device() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("FAIRGV_SOFTGPU_TIERS", "2")  # begin with quick code: sizes are small
-        with private_device("soft"):
-            yield
 
 
 def pair(words: tuple[str, ...], told: str = "") -> subprocess.CompletedProcess[str]:
@@ -43,22 +36,25 @@ def pair(words: tuple[str, ...], told: str = "") -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.parametrize("name", ["md", "spin-20"])
-def test_best_effort_tells_how_many_blocks_it_did(name: str) -> None:
-    finished = pair(("best-effort", name, "--launch-us", "1"), "work\nlook\nrest\n")
+def told_at_work(*words: str) -> list[Any]:
+    """By a program that works, is looked at, and rests."""
+    finished = pair(words, "work\nlook\nrest\n")
     assert finished.returncode == 0, finished.stderr
     ready, *told = finished.stdout.splitlines()
     assert ready == "ready"
-    assert [sorted(json.loads(line)) for line in told] == [["blocks", "seconds"]] * 2
+    return [json.loads(line) for line in told]
+
+
+@pytest.mark.parametrize("name", ["md", "spin-20"])
+def test_best_effort_tells_how_many_blocks_it_did(name: str) -> None:
+    assert [sorted(each) for each in told_at_work("best-effort", name, "--launch-us", "1")] == [
+        ["blocks", "seconds"]
+    ] * 2
 
 
 @pytest.mark.parametrize("name", ["spmv", "spin-20"])
 def test_a_critical_program_tells_what_rounds_took(name: str) -> None:
-    finished = pair(("critical", name, "--pause-us", "1"), "work\nlook\nrest\n")
-    assert finished.returncode == 0, finished.stderr
-    ready, *told = finished.stdout.splitlines()
-    assert ready == "ready"
-    found = [json.loads(line) for line in told]
+    found = told_at_work("critical", name, "--pause-us", "1")
     assert len(found) == 2
     assert all(took_us > 0 for each in found for took_us in each["times_us"])
 
