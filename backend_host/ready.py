@@ -24,7 +24,7 @@ class Latch:
     gets it.
 
     Python's handlers run in the main thread, between two of its steps. A signal that comes after the last step before it sleeps, or that
-    another thread gets, does not end its sleep: on a loaded machine one of ten was not heard, as a thread that lets others in waits for
+    another thread gets, does not end its sleep. On a loaded machine that is no rare moment, as a thread that lets others in waits for
     them on its way into the kernel. So what the kernel runs for a signal writes into a socket that `wait` looks at.
     """
 
