@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -122,6 +123,22 @@ def test_best_effort_gets_the_turn_of_its_critical_one_at_once(make: Make) -> No
     assert critical.is_at_work()
     assert critical.reading().phase == "beside"
     best.runs(2)
+
+
+def test_a_critical_one_with_more_to_submit_does_not_take_the_turn_that_it_gives_up(make: Make) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    critical.begin_endless()
+    control, pid = critical.served.host.control, critical.served.worker.process.pid
+    begun = control.hand_overs()[-1].sequence
+    os.kill(pid, signal.SIGSTOP)
+    critical.kernels.late(1, ns=1)
+    best.kernels.late(2, ns=1)
+    wait_until(lambda: best.reading().is_waiting, "it waits")
+    os.kill(pid, signal.SIGCONT)
+    assert best.kernels.value() == 2
+    assert critical.is_at_work()
+    first = control.hand_overs(begun)[0]
+    assert (first.from_vgpu, first.to_vgpu) == (critical.served.vgpu, best.served.vgpu)
 
 
 def test_rounds_are_told(make: Make) -> None:

@@ -177,6 +177,13 @@ static void watch_slice(struct fgw_worker *worker, struct fgw_outlook *outlook)
     }
 }
 
+/* Tells whether the worker wants another turn behind this one. What is to be submitted beside the next one's wants
+ * none: who is urgent would get the turn that it gives up, again and again, and nobody anything. */
+static bool wants_another(const struct fgw_worker *worker, struct fgw_outlook *outlook, enum fgw_work work)
+{
+    return work == FGW_WORK_OFF || (has_pending(worker) && !fgw_critical_lets_in(worker, outlook));
+}
+
 /* The turn is over: the worker leaves as soon as others may have the device. */
 static void end_turn(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
@@ -185,7 +192,7 @@ static void end_turn(struct fgw_worker *worker, struct fgw_outlook *outlook)
         fgw_phase_change(worker, FGW_PHASE_DRAINING);
     }
     if (fgw_ways_try(worker, outlook, &work)) {
-        fgw_move_leave(worker, work, has_pending(worker) || work == FGW_WORK_OFF, outlook->now_ns);
+        fgw_move_leave(worker, work, wants_another(worker, outlook, work), outlook->now_ns);
     }
 }
 
