@@ -97,7 +97,8 @@ def _measure(options: argparse.Namespace, settings: Setting, reporter: Reporter)
 
 
 def _seen(config: Config, scene: Scene, options: argparse.Namespace) -> Record:
-    large = LARGE[options.device]
+    large, pause = LARGE[options.device], ("--pause-us", f"{options.pause_us:g}")
+    """Without pauses a critical program that may preempt all the time leaves others outside of its space nothing."""
     entitlements = (live.critical(TARGET, SPACE), live.best_effort(SPACE))
     with (
         live.members(config, SPACE, entitlements) as inside,
@@ -106,7 +107,7 @@ def _seen(config: Config, scene: Scene, options: argparse.Namespace) -> Record:
     ):
 
         def begun(session: ProcessSession, index: int, role: str, name: str) -> Program:
-            program = Program(session, index, (role, name, *large))
+            program = Program(session, index, (role, name, *large, *(pause if role == "critical" else ())))
             stack.callback(program.running.stop)
             program.ready()
             return program
