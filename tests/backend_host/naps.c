@@ -149,6 +149,16 @@ void wait_at_gate(uint32_t split)
     fgw_space_tell_split(&other, split);
 }
 
+/* It has nothing on the device, and neither its turn nor a place among those who wait, but something to submit. */
+void stand_out_with_a_backlog(bool is_held_back)
+{
+    fgw_grant_leave(&worker.grantee, false, clock_ns);
+    turn.phase = FGW_PHASE_OUT;
+    track.nr_unfinished = 0;
+    turn.has_backlog = true;
+    turn.held_back_since_ns = is_held_back ? clock_ns : 0;
+}
+
 /* How long it sleeps so long after its work began; 0: it spins. */
 uint64_t nap_ns(uint64_t after_ns)
 {

@@ -66,3 +66,13 @@ def test_who_finds_the_gate_open_does_not_sleep(library: ctypes.CDLL, objects: l
     assert library.begin(Objects(*objects), True, WORK_NS, LATE_NS)
     library.wait_at_gate(0)
     assert library.nap_ns(1000 * US) == 0
+
+
+@pytest.mark.parametrize(("is_held_back", "nap_ns"), [(False, 0), (True, 100_000 * US)])
+def test_what_waits_for_nothing_is_tried_at_once(
+    library: ctypes.CDLL, objects: list[int], is_held_back: bool, nap_ns: int
+) -> None:
+    """A critical one gives its turn up for its companion, beside which it goes on. What a limit holds back is not tried."""
+    assert library.begin(Objects(*objects), True, WORK_NS, LATE_NS)
+    library.stand_out_with_a_backlog(is_held_back)
+    assert library.nap_ns(1000 * US) == nap_ns

@@ -215,7 +215,7 @@ static uint64_t news_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qui
     if (fgw_turn_is_waiting(worker)) {
         return FGW_GRANT_UNUSED_NS < poll_ns ? FGW_GRANT_UNUSED_NS : poll_ns;
     }
-    return poll_ns;
+    return fgw_turn_has_to_try(worker) ? 0 : poll_ns;
 }
 
 /* How long to sleep when spinning is over; 0: not now. */

@@ -268,6 +268,12 @@ void fgw_turn_end(struct fgw_worker *worker)
     fgw_charge_end_begin(worker);
 }
 
+bool fgw_turn_has_to_try(const struct fgw_worker *worker)
+{
+    return !fgw_turn_is_user(worker) && !fgw_turn_is_waiting(worker) && worker->turn->held_back_since_ns == 0 &&
+           has_pending(worker);
+}
+
 uint64_t fgw_turn_held_back_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
     const bool wants = worker->turn->held_back_since_ns != 0 || worker->turn->phase == FGW_PHASE_OFF_OUT;

@@ -17,6 +17,8 @@ void fgw_turn_give_back(struct fgw_worker *worker);
 /* The client has ended: no driver lets go of what stands still, so that is brought back. What may be in flight is
  * charged when the device has let go of it (charge.h). */
 void fgw_turn_end(struct fgw_worker *worker);
+/* Tells whether it has something to submit that waits for nothing, not for a turn either: it is to be tried now. */
+bool fgw_turn_has_to_try(const struct fgw_worker *worker);
 /* Tells how much longer its limit keeps it from a turn that it wants; UINT64_MAX: it does not. */
 uint64_t fgw_turn_held_back_ns(const struct fgw_worker *worker, uint64_t now_ns);
 /* Tells whether the worker is about to give the grant back. */
