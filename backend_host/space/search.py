@@ -3,9 +3,9 @@
 How much a split leaves best effort is taken for the part of its blocks that it leaves: nobody counts blocks across processes. It is right where
 a kernel's blocks are alike and its speed goes by their number; bound by memory it keeps more than that, and the search is then too modest.
 
-Rounds count while best effort has work: without any there is nothing to split, and what a round takes then says nothing of a split. Where
-rounds come one after another and have all of the device, best effort cannot show that it has some: so there it is enough that a program of it
-is served.
+Rounds count while best effort has work: without any there is nothing to split, and what a round takes then says nothing of a split. While no
+program of best effort is there it says what the round takes alone. Where rounds come one after another and have all of the device, best effort
+cannot show that it has work: so there it is enough that a program of it is served.
 
 Where most of best effort's large launches cannot give way there are two splits: with the one they wait at the gate while rounds last
 (worker/turn/space_gate.h), with the other they do not. Those between would leave them nothing either.
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import WantReading, WorkerReading
+from backend_host.device.spaces_told import Round
 from backend_host.entitlement import BEST_EFFORT, CRITICAL, Entitlement
 from backend_host.qos import Target
 from backend_host.space.space import Space
@@ -64,6 +65,7 @@ class SpaceSearch:
         self._search: Search | None = None
         self._heard: dict[tuple[int, int], int] = {}
         """How many rounds each worker had at the look before, by slot and process."""
+        self._was_alone = False
         self._ask(self._grid.whole)
 
     def look(
@@ -78,14 +80,12 @@ class SpaceSearch:
         work; `is_gated`: most of theirs cannot give way."""
         is_whole = self._split == self._grid.whole
         at_work = frozenset(program for program, is_at_work in best_effort if is_at_work or is_whole)
-        heard: dict[tuple[int, int], int] = {}
-        for slot, pid, _ in critical:
-            nr, rounds = self._page.rounds(slot)
-            heard[slot, pid] = nr
-            nr_new = min(nr - self._heard.get((slot, pid), 0), len(rounds))
-            for each in rounds[len(rounds) - nr_new :] if at_work and nr_new > 0 else ():
+        was_alone, self._was_alone = self._was_alone, not best_effort
+        for each in self._new_rounds(critical):
+            if was_alone and self._was_alone:
+                self._feedback.ran_alone(each.signature, each.took_ns)
+            elif at_work:
                 self._feedback.round_ended(each.signature, self._split_of(each.split), each.took_ns)
-        self._heard = heard
         if not critical or not at_work:
             return
         pair = (
@@ -101,6 +101,18 @@ class SpaceSearch:
         self._search.tell(outcome)
         self._feedback.heard()
         self._ask(self._search.split)
+
+    def _new_rounds(self, critical: Sequence[tuple[int, int, str]]) -> list[Round]:
+        """Since the look before, as far as they are kept."""
+        heard: dict[tuple[int, int], int] = {}
+        found: list[Round] = []
+        for slot, pid, _ in critical:
+            nr, rounds = self._page.rounds(slot)
+            heard[slot, pid] = nr
+            nr_new = min(nr - self._heard.get((slot, pid), 0), len(rounds))
+            found += rounds[len(rounds) - nr_new :] if nr_new > 0 else []
+        self._heard = heard
+        return found
 
     def told(self) -> SearchTold:
         """What it came to."""

@@ -1,7 +1,7 @@
 """How much slower the rounds of a critical program are, from when they began and ended.
 
-Slowdown is the time of a round over what rounds of its signature, the same work, take with all of the GPU. One round in 50 gets all of it, also
-while a split stands, so that the comparison keeps up with the program. Of the last 20 rounds under a split the second slowest is the 95th
+Slowdown is the time of a round over what rounds of its signature, the same work, take alone (alone.py). One round in 50 gets all of the GPU,
+also while a split stands, so that the comparison keeps up with the program. Of the last 20 rounds under a split the second slowest is the 95th
 percentile. A split is over the target as soon as two of its rounds are: no later round could change that.
 
 A target is a slowdown, or a time. Slowdowns are kept for both, since by them a split is worth it or not.
@@ -11,11 +11,12 @@ Wrong when: no two rounds have the same signature. Such a program is never compa
 """
 
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from scheduler.space.alone import Alone
 from scheduler.space.grid import Split
 
 NR_ROUNDS = 20
@@ -24,10 +25,6 @@ NR_MORE = NR_ROUNDS - math.ceil(0.95 * NR_ROUNDS)
 """Rounds that may be slower than the 95th percentile."""
 WHOLE_EVERY = 50
 """One round in so many gets all of the GPU."""
-NR_COMPARED = 20
-"""Rounds with all of the GPU whose median is the time of a signature."""
-MOST_SIGNATURES = 64
-"""Kept of one program; a guest chooses its signatures, and may make a new one each time."""
 NR_TOLD = 1000
 """Rounds that statistics are of."""
 
@@ -83,7 +80,7 @@ class Feedback:
         self._loads: deque[float] = deque(maxlen=NR_ROUNDS)
         self._slowdowns: deque[float] = deque(maxlen=NR_ROUNDS)
         self._told: deque[float] = deque(maxlen=NR_TOLD)
-        self._alone: OrderedDict[Hashable, deque[int]] = OrderedDict()
+        self._alone = Alone()
         self._nr_since_whole = 0
         self._nr_rounds = self._nr_missed = self._nr_whole = 0
 
@@ -98,14 +95,19 @@ class Feedback:
         """Whether the next round should have all of the GPU."""
         return self._nr_since_whole >= WHOLE_EVERY - 1
 
+    def ran_alone(self, signature: Hashable, took_ns: int) -> None:
+        """Best effort had no program from the round's begin to its end."""
+        if took_ns > 0:
+            self._alone.ran_alone(signature, took_ns)
+
     def round_ended(self, signature: Hashable, split: Split | None, took_ns: int) -> None:
         """`split`: what stood from the round's begin to its end; None: that changed, and the round says nothing."""
         if took_ns <= 0 or split is None:
             return
         is_whole = split == self._whole
         if is_whole:
-            self._keep(signature, took_ns)
-        alone_ns = self._alone_ns(signature)
+            self._alone.had_whole(signature, took_ns)
+        alone_ns = self._alone.time_ns(signature)
         if alone_ns is None:
             self._nr_since_whole = WHOLE_EVERY
             return
@@ -143,13 +145,3 @@ class Feedback:
             self._told.append(slowdown)
             self._nr_rounds += 1
             self._nr_missed += is_missed
-
-    def _keep(self, signature: Hashable, took_ns: int) -> None:
-        self._alone.setdefault(signature, deque(maxlen=NR_COMPARED)).append(took_ns)
-        self._alone.move_to_end(signature)
-        if len(self._alone) > MOST_SIGNATURES:
-            self._alone.popitem(last=False)
-
-    def _alone_ns(self, signature: Hashable) -> float | None:
-        kept = self._alone.get(signature)
-        return median(kept) if kept else None

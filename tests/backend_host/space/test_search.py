@@ -51,6 +51,8 @@ class Scene:
     def __init__(self, qos: str = "1.5", needs: float = 0.25) -> None:
         self.page = Page()
         self.needs = needs
+        self.leaving = 1.0
+        """How much longer rounds with all of the GPU take, as best effort has to leave first."""
         self.random = random.Random(1)
         entitlement = Entitlement(vgpu_class="critical", qos=qos, space="web")
         self.search = SpaceSearch(cast(ControlPage, self.page), 3, entitlement, NR)
@@ -58,9 +60,10 @@ class Scene:
         self.now_ns = 0
         self.nr_rounds = 0
 
-    def _took_ns(self) -> int:
-        word = self.page.split
-        part = 1.0 if word == WHOLE else (word & 0xFFFF) * (word >> 16) / (NR * MOST_EACH)
+    def _took_ns(self, word: int, has_company: bool) -> int:
+        if word == WHOLE:
+            return round(1_000_000 * self.leaving) if has_company else 1_000_000
+        part = (word & 0xFFFF) * (word >> 16) / (NR * MOST_EACH)
         return round(1_000_000 * (1 + max(0.0, self.needs - part) * 4) * self.random.uniform(0.99, 1.01))
 
     def look(self, *best_effort: str) -> None:
@@ -68,8 +71,8 @@ class Scene:
         for _ in range(10):
             self.nr_rounds += 1
             is_whole = self.nr_rounds % 50 == 0
-            split, took_ns = (WHOLE, 1_000_000) if is_whole else (self.page.split, self._took_ns())
-            rounds.append(Round(7, split, took_ns))
+            split = WHOLE if is_whole else self.page.split
+            rounds.append(Round(7, split, self._took_ns(split, bool(best_effort))))
         self.page.add(rounds)
         self.now_ns += LOOK_NS
         self.search.look(self.now_ns, [(0, 100, "answers")], [(program, True) for program in best_effort])
@@ -120,6 +123,18 @@ def test_without_best_effort_nothing_is_tried() -> None:
     told = scene.search.told()
     assert told.statistics.nr_rounds == told.statistics.nr_whole == 0
     assert told.why == "waits for rounds beside best effort"
+
+
+@pytest.mark.parametrize(("nr_alone", "slowdown"), [(0, 1 / 1.5), (10, 1.0)])
+def test_slowdowns_are_over_rounds_without_best_effort_where_there_were_any(nr_alone: int, slowdown: float) -> None:
+    """With all of the GPU they take half as long again here, as best effort has to leave first; beside it as long as without."""
+    scene = Scene(needs=0)
+    scene.leaving = 1.5
+    for _ in range(nr_alone):
+        scene.look()
+    for _ in range(100):
+        scene.look("trains")
+    assert scene.search.told().statistics.slowdown_p50 == pytest.approx(slowdown, rel=0.05)
 
 
 @settings(max_examples=50)

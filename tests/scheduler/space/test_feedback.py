@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.space.alone import MOST_SIGNATURES, NR_COMPARED
 from scheduler.space.feedback import (
-    MOST_SIGNATURES,
-    NR_COMPARED,
     NR_ROUNDS,
     WHOLE_EVERY,
     Feedback,
