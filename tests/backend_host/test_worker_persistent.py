@@ -4,15 +4,19 @@ import contextlib
 import os
 import random
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from backend_host.worker._worker import lib
 
 from cuda_api.generated.values import SPLIT_K_SHIFT, PersistentState
 from ivshmem.region import Region
 from tests.backend_host.call_log import Logged, build_call_log
+from tests.backend_host.grantees import attach
+from tests.backend_host.test_space_page import BEST_EFFORT, CRITICAL
 from tests.backend_host.test_worker_parts import (
     BOXES,
     COUNT,
@@ -202,6 +206,33 @@ def test_a_split_that_changes_all_the_time(host: Host, region: Region, take_back
         assert kernels.guest.finish("cuCtxSynchronize", waits).result == 0
         assert kernels.words(LARGE) == expected(nr_blocks=LARGE)
         assert kernels.words(1, kernels.variable(b"total")) == [NR_BLOCKS + nr_launches * LARGE]
+
+
+def test_blocks_come_back_also_when_the_word_changes_behind_what_was_told_of_it(host: Host, region: Region) -> None:
+    """A critical worker tells of the word as it submits it, and the device writes that some time later."""
+    served, kernels = divided(host, region, WHOLE_PERSISTENT | {"shares_device": 1})
+    host.control.set_class(served.vgpu, BEST_EFFORT, 1)
+    vgpu = host.control.vgpu_take()
+    host.control.set_class(vgpu, CRITICAL, 1)
+    _, critical = attach(host.control, vgpu)
+    most = NR_MULTIPROCESSORS | (NR_EACH - 2) << SPLIT_K_SHIFT
+    served.split(most)
+    lib.fgw_space_tell_split(critical, most)
+    before = kernels.reading()
+    nr_parts = before.nr_parts
+    kernels.count(LARGE, 2 * LONG_NS)
+    waits = kernels.guest.begin("cuCtxSynchronize")
+    wait_until(lambda: kernels.reading().nr_parts == nr_parts + 1, "it has begun")
+    lib.fgw_space_tell_split(critical, 0)
+    time.sleep(0.02)
+    assert kernels.reading().nr_parts == nr_parts + 1, "the word stands"
+    served.split(0)
+    wait_until(lambda: kernels.reading().nr_parts > nr_parts + 1, "what gave way is taken back")
+    assert kernels.reading().nr_sliced == before.nr_sliced, "of the same launch"
+    assert not kernels.guest.is_answered(waits)
+    lib.fgw_grantee_detach(critical)
+    assert kernels.guest.finish("cuCtxSynchronize", waits).result == 0
+    assert kernels.words(LARGE) == expected(nr_blocks=LARGE)
 
 
 def test_the_gpu_is_handed_over_under_a_split(host: Host, region: Region) -> None:

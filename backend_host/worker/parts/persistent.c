@@ -35,7 +35,8 @@
 #include "turn/turn.h"
 
 #define FGW_STOP_AGAIN_NS UINT64_C(1000000)
-/* Who is kept out looks so often whether the split leaves a place: a copy each time. */
+/* So often it is looked whether the split leaves a place, by who is kept out and by who wants blocks back: a copy each
+ * time. */
 #define FGW_LOOK_AGAIN_NS UINT64_C(100000)
 
 #define NR_COUNTS (sizeof(((struct fgv_persistent_state *)NULL)->live) / sizeof(uint32_t))
@@ -143,7 +144,7 @@ bool fgw_persistent_has_room(struct fgw_worker *worker)
         return true;
     }
     if (parts->nr_in_flight != 0) {
-        return parts->wants_back;
+        return parts->wants_back && fgw_clock_ns() - parts->looked_ns >= FGW_LOOK_AGAIN_NS;
     }
     const bool is_kept_out = !may_begin(worker);
     fgw_space_tell_kept_out(&worker->grantee, is_kept_out);
@@ -231,6 +232,7 @@ static CUresult begin(struct fgw_worker *worker, const struct fgw_service *servi
     CUresult result = set_state(worker, stream->native, nr_blocks_of(launch) - parts->nr_blocks_left);
     parts->stopped_ns = 0;
     parts->gave_way = false;
+    worker->slicing->seen_split = fgw_space_standing_split(&worker->grantee);
     if (result == CUDA_SUCCESS) {
         result = submit(worker, service, stream, launch, nr, has_split(worker));
     }
@@ -268,15 +270,19 @@ static bool has_begun(const struct fgw_worker *worker)
     return parts->is_forked && worker->driver.cuEventQuery(parts->lane->event) == CUDA_SUCCESS;
 }
 
-/* Places that nobody has, as many as there are numbers left. */
-static uint64_t blocks_to_take_back(struct fgw_worker *worker, uint64_t nr_blocks)
+/* Places that nobody has, as many as there are numbers left. It is too early where the launch has not begun, or where
+ * the word does not stand yet for what its writer has told: the device writes it some time later. */
+static uint64_t blocks_to_take_back(struct fgw_worker *worker, uint64_t nr_blocks, bool *is_early)
 {
     struct fgv_persistent_state state;
-    if (!has_begun(worker) ||
+    const uint32_t split = read_split(worker);
+    *is_early = !has_begun(worker) ||
+                (worker->slicing->settings.shares_device != 0 && split != fgw_space_standing_split(&worker->grantee));
+    if (*is_early ||
         read_beside(worker, &state, worker->slicing->parts.variant->state, sizeof(state)) != CUDA_SUCCESS) {
         return 0;
     }
-    return least(free_places(worker, read_split(worker), state.live), nr_blocks - least(state.counter, nr_blocks));
+    return least(free_places(worker, split, state.live), nr_blocks - least(state.counter, nr_blocks));
 }
 
 /* What goes wrong with it is no error of the launch, which goes on without. */
@@ -284,8 +290,10 @@ static CUresult take_back(struct fgw_worker *worker, const struct fgw_service *s
                           struct fgw_launch *launch)
 {
     struct fgw_parts *parts = &worker->slicing->parts;
-    parts->wants_back = false;
-    const uint64_t nr = parts->stopped_ns == 0 ? blocks_to_take_back(worker, nr_blocks_of(launch)) : 0;
+    bool is_early = false;
+    const uint64_t nr = parts->stopped_ns == 0 ? blocks_to_take_back(worker, nr_blocks_of(launch), &is_early) : 0;
+    parts->wants_back = is_early;
+    parts->looked_ns = fgw_clock_ns();
     if (nr == 0) {
         return CUDA_SUCCESS;
     }

@@ -97,7 +97,7 @@ struct fgw_parts {
     bool gave_way;         /* it ended with numbers left, and nobody had told it to */
     bool wants_back;       /* blocks that gave way are to come back */
     uint64_t wanted_ns;    /* since when, or when that was last so */
-    uint64_t looked_ns;    /* when the split was last looked at because it was kept out */
+    uint64_t looked_ns;    /* when it was last looked at whether the split leaves a place */
     struct fgw_part in_flight[FGW_MAX_PARTS_IN_FLIGHT];
     uint32_t nr_in_flight;
     uint64_t done_ns; /* when a part was last seen to end */
