@@ -143,6 +143,7 @@ def _record(config: Config, space: str, pair: Pair, target: float, options: argp
             best_effort.work()
             critical.work()
             settled = live.settled(config, space, options.settle_seconds)
+            before = live.space_of(config, space)
             parts_settled = _watched(config, space, (critical, best_effort), options.seconds)
             rounds, work = critical.rest(), best_effort.rest()
             told = live.space_of(config, space)
@@ -154,10 +155,17 @@ def _record(config: Config, space: str, pair: Pair, target: float, options: argp
         "pause_us": options.pause_us,
         **asdict(settled),
         "settled_part": fmean(parts_settled),
+        "within_as_told": within_as_told(before, told),
         **compared(rounds_alone, alone, rounds, work, target),
         "told": {key: told[key] for key in ("way", "split", "slowdowns", "nr_rounds", "nr_missed", "why", "nr_faults")},
         "counts": counts,
     }
+
+
+def within_as_told(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    """The part of rounds that the daemon says were within the target; None: it compared none."""
+    nr_rounds, nr_missed = (after[key] - before[key] for key in ("nr_rounds", "nr_missed"))
+    return 1 - nr_missed / nr_rounds if nr_rounds else None
 
 
 def _counts(config: Config) -> dict[str, dict[str, Any]]:
@@ -208,6 +216,7 @@ def _sheet(plan: Plan, document: Document) -> Sheet | None:
             f"{each['alone_us']:.0f}",
             *(f"{each['slowdowns'][name]:.2f}" for name in PERCENTILES),
             f"{100 * each['within']:.1f}",
+            "-" if each["within_as_told"] is None else f"{100 * each['within_as_told']:.1f}",
             f"{100 * _persistent(each):.0f}",
             f"{each['progress']:.2f}",
             f"{each['use']:.2f}",
@@ -216,12 +225,12 @@ def _sheet(plan: Plan, document: Document) -> Sheet | None:
     )
     columns = (
         *("pair", "target", "split", "settled, s", "round alone, us", "slowdown, median", "95 %", "99 %"),
-        *("within, %", "persistent, %", "progress", "use"),
+        *("within, %", "as told, %", "persistent, %", "progress", "use"),
     )
     notes = (
-        "Rounds once the search has settled, over the median alone, and how many are within the target; best effort's progress over its own",
-        "alone; use of the GPU, which is 1 by turns. Launches of best effort that do not go persistently do not give way. The split is that",
-        "where the search settled, or where it was when the time was over (-).",
+        "Rounds once the search has settled, over the median alone; how many are within the target by the program's clock, and as the daemon",
+        "tells; best effort's progress over its own alone; use of the GPU, which is 1 by turns. Launches of best effort that do not go",
+        "persistently do not give way. The split is that where the search settled, or where it was when the time was over (-).",
     )
     return Sheet(plan.title, columns, rows, notes)
 

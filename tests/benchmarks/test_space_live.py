@@ -99,6 +99,7 @@ def test_a_pair_is_measured_as_guests_in_a_space(tmp_path: Path) -> None:
     assert found["nr_rounds"] > 0
     assert 0 < found["slowdowns"]["p50"] <= found["slowdowns"]["p95"] <= found["slowdowns"]["p99"]
     assert 0 <= found["within"] <= 1
+    assert found["within_as_told"] is None or 0 <= found["within_as_told"] <= 1
     assert found["use"] > found["progress"] >= 0
     assert found["counts"]["critical"]["nr_rounds"] >= found["nr_rounds"]
     assert found["counts"]["best-effort"]["nr_sliced"] > 0, "its launches go persistently"
@@ -169,6 +170,7 @@ def measured(best_effort: str, critical: str, within: float, use: float, *, is_s
         "alone_us": 234.5,
         "slowdowns": {"p50": 1.1, "p95": 1.3, "p99": 1.45},
         "within": within,
+        "within_as_told": 0.999 if is_settled else None,
         "progress": use - 0.5,
         "use": use,
         "counts": {"best-effort": {"nr_launches": 40, "nr_sliced": 39 if is_settled else 0}},
@@ -181,11 +183,19 @@ DOCUMENT = {
 }
 
 
+@pytest.mark.parametrize(("before", "after", "part"), [((10, 1), (110, 3), 0.98), ((10, 1), (10, 1), None)])
+def test_what_the_daemon_tells_is_of_the_stretch(
+    before: tuple[int, int], after: tuple[int, int], part: float | None
+) -> None:
+    told = [dict(zip(("nr_rounds", "nr_missed"), each, strict=True)) for each in (before, after)]
+    assert pairs.within_as_told(*told) == part
+
+
 def test_tables_and_figures_have_what_was_measured() -> None:
     [sheet] = EXPERIMENT.sheets(DOCUMENT)
     assert sheet.rows == (
-        ("cfd beside spmv", "1.5", "64, 8", "3.2", "234", "1.10", "1.30", "1.45", "99.5", "98", "0.75", "1.25"),
-        ("nn beside lbm", "1.5", "64, 8", "-", "234", "1.10", "1.30", "1.45", "97.0", "0", "0.49", "0.99"),
+        ("cfd beside spmv", "1.5", "64, 8", "3.2", "234", "1.10", "1.30", "1.45", "99.5", "99.9", "98", "0.75", "1.25"),
+        ("nn beside lbm", "1.5", "64, 8", "-", "234", "1.10", "1.30", "1.45", "97.0", "-", "0", "0.49", "0.99"),
     )
     figures = EXPERIMENT.figures(DOCUMENT)
     assert figures["pairs/1.5/pairs"] == 2
