@@ -5,7 +5,8 @@ a kernel's blocks are alike and its speed goes by their number; bound by memory 
 
 Rounds count while best effort has work: without any there is nothing to split, and what a round takes then says nothing of a split. While no
 program of best effort is there it says what the round takes alone. Where rounds come one after another and have all of the device, best effort
-cannot show that it has work: so there it is enough that a program of it is served.
+cannot show that it has work: so there it is enough that a program of it is served. While launches of best effort go whole because variants of
+them are being made, rounds say nothing either: a program would seem to miss its target with all of the device when the other one begins.
 
 Where most of best effort's large launches cannot give way there are two splits: with the one they wait at the gate while rounds last
 (worker/turn/space_gate.h), with the other they do not. Those between would leave them nothing either.
@@ -26,6 +27,7 @@ from backend_host.qos import Target
 from backend_host.space.space import Space
 from backend_host.space.spaces import Spaces
 from backend_host.worker._worker import lib
+from cuda_api.generated.values import Whole
 from scheduler.space.feedback import Feedback, Statistics
 from scheduler.space.feedback import Target as Wanted
 from scheduler.space.grid import Grid, Split
@@ -75,16 +77,17 @@ class SpaceSearch:
         best_effort: Sequence[tuple[str, bool]],
         *,
         is_gated: bool = False,
+        is_making: bool = False,
     ) -> None:
         """`critical`: slot, process and program of each worker of the critical vGPU; `best_effort`: programs of the space, and whether each has
-        work; `is_gated`: most of theirs cannot give way."""
+        work; `is_gated`: most of theirs cannot give way; `is_making`: some cannot yet, as variants of them are being made."""
         is_whole = self._split == self._grid.whole
         at_work = frozenset(program for program, is_at_work in best_effort if is_at_work or is_whole)
         was_alone, self._was_alone = self._was_alone, not best_effort
         for each in self._new_rounds(critical):
             if was_alone and self._was_alone:
                 self._feedback.ran_alone(each.signature, each.took_ns)
-            elif at_work:
+            elif at_work and not is_making:
                 self._feedback.round_ended(each.signature, self._split_of(each.split), each.took_ns)
         if not critical or not at_work:
             return
@@ -148,6 +151,8 @@ class Searches:
         self._of: dict[str, SpaceSearch] = {}
         self._used_ns: dict[tuple[int, int], int] = {}
         """Of each worker at the look before, by slot and process."""
+        self._making: dict[tuple[int, int], int] = {}
+        """Launches that went whole for want of a variant that is being made, likewise."""
 
     def look(self, readings: Sequence[WantReading]) -> None:
         """What all workers that serve a program say now."""
@@ -167,6 +172,7 @@ class Searches:
             best_effort = [
                 (each.slot in at_work, self._page.worker(each.slot)) for each in readings if each.vgpu in behind
             ]
+            workers = [reading for _, reading in best_effort if reading is not None]
             search.look(
                 self._clock(),
                 [
@@ -175,9 +181,18 @@ class Searches:
                     if each.vgpu == critical
                 ],
                 [(_program(reading), is_at_work) for is_at_work, reading in best_effort],
-                is_gated=_is_gated([reading for _, reading in best_effort if reading is not None]),
+                is_gated=_is_gated(workers),
+                is_making=self._is_making(workers),
             )
         self._of = found
+        self._making = {worker: nr for worker, nr in self._making.items() if worker in self._used_ns}
+
+    def _is_making(self, workers: Sequence[WorkerReading]) -> bool:
+        """Whether some of these launched so since the look before."""
+        nr = {(each.slot, each.pid): each.whole.get(Whole.BEING_MADE.text, 0) for each in workers}
+        is_making = any(number > self._making.get(worker, 0) for worker, number in nr.items())
+        self._making |= nr
+        return is_making
 
     def told(self, name: str) -> SearchTold | None:
         """Of the space of this name; None: there is nothing to search."""

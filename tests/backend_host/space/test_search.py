@@ -28,7 +28,7 @@ class Page:
     def __init__(self) -> None:
         self.split = 0
         self.nr = 0
-        self.nr_sliced = self.nr_gated = 0
+        self.nr_sliced = self.nr_gated = self.nr_being_made = 0
         self.newest: list[Round] = []
 
     def set_split(self, vgpu: int, split: int) -> None:
@@ -38,7 +38,14 @@ class Page:
         return self.nr, list(self.newest)
 
     def worker(self, slot: int) -> Any:
-        return SimpleNamespace(program=f"program-{slot}", nr_sliced=self.nr_sliced, nr_space_gated=self.nr_gated)
+        return SimpleNamespace(
+            slot=slot,
+            pid=slot,
+            program=f"program-{slot}",
+            nr_sliced=self.nr_sliced,
+            nr_space_gated=self.nr_gated,
+            whole={"being made": self.nr_being_made} if self.nr_being_made else {},
+        )
 
     def add(self, rounds: list[Round]) -> None:
         self.nr += len(rounds)
@@ -246,3 +253,22 @@ def test_where_most_of_best_effort_gives_way_splits_are_tried() -> None:
         house.look()
         asked.add(page.split)
     assert len(asked - {WHOLE, 0}) > 0
+
+
+def test_while_variants_are_being_made_rounds_say_nothing() -> None:
+    """Launches that cannot give way yet make rounds longer, whatever they ask for."""
+    page = Page()
+    house = House(page)
+    page.add([Round(7, WHOLE, 1_000_000)] * 10)
+    house.look()
+    for _ in range(10):
+        page.nr_being_made += 3
+        page.add([Round(7, WHOLE, 9_000_000)] * 10)
+        house.look()
+    told = house.searches.told("web")
+    assert told is not None
+    assert (told.statistics.nr_whole, told.is_settled) == (10, False)
+    for _ in range(5):
+        page.add([Round(7, page.split, 1_000_000)] * 10)
+        house.look()
+    assert page.split != WHOLE, "then it begins"
