@@ -6,7 +6,7 @@ of a slice, and one whose turn the stretch cuts off would else seem to have got 
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -49,9 +49,14 @@ class Outcome:
 
 
 def run_together(
-    session: Session, workloads: Sequence[Workload], stretch_s: float, edge_s: float = 0.0
+    session: Session,
+    workloads: Sequence[Workload],
+    stretch_s: float,
+    edge_s: float = 0.0,
+    when_ready: Callable[[], None] = lambda: None,
 ) -> tuple[Outcome, ...]:
-    """One outcome for each workload, which is run in the guest of the same number. ProgramFailedError."""
+    """One outcome for each workload, which is run in the guest of the same number. `when_ready` is called once all have measured what they
+    need to know of the device. ProgramFailedError."""
     with contextlib.ExitStack() as stack:
         running = []
         for index, workload in enumerate(workloads):
@@ -62,6 +67,7 @@ def run_together(
         for child, workload in zip(running, workloads, strict=True):
             if (line := child.read_line(deadline_s)) != "ready":
                 raise ProgramFailedError(f"{workload.program} said: {line}")
+        when_ready()
         # What a program used before the others came is made up for before the stretch, not in it.
         begin_s = time.monotonic() + session.lead_s + stretch_s * SETTLE_FRACTION
         for child in running:

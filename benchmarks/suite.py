@@ -75,12 +75,13 @@ SUITES: Mapping[str, Suite] = {
         Entry("slicing-shares", "slicing --only shares --seconds 6 --repetitions 1", 3.2),
     )),
     "gemini-1": Suite(9.4, (
-        Entry("elastic", "elastic --seconds 4 --sets 10", 2.6),
-        Entry("bursts", "bursts --turns-ms 10,60,100 --seconds 8 --repetitions 1", 1.4),
-        Entry("clients", "clients --seconds 3", 2.4),
-        Entry("mmr-slices", "mmr --program srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 1", 0.5),
-        Entry("mmr-bursts", "mmr --program srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 1 --quota bursts", 0.5),
-        Entry("alone-bursts", "overhead --parts programs --quota bursts --seconds 0.5 --repetitions 1", 2.0),
+        Entry("one-limit", "elastic --parts lengths --seconds 7", 1.6),
+        Entry("bursts", "bursts --turns-ms 30,40,60,80,100 --seconds 8 --repetitions 1", 1.4),
+        Entry("alone", "clients --parts alone --alone-seconds 0.5", 2.0),
+        Entry("mmr-six-bursts", "mmr --program spin --kernel-us 1000 --queue 8 --sleep-us 500 --weights 1:2:2:3:3:4"
+              " --seconds 8 --repetitions 1 --bursts", 0.7),
+        Entry("elastic", "elastic --parts joins,limits --seconds 4 --sets 10", 1.8),
+        Entry("clients", "clients --parts clients,programs --seconds 3", 1.9),
     )),
     "gemini-2": Suite(8.5, (
         Entry("allocation", "allocation", 2.0),

@@ -12,6 +12,7 @@ from benchmarks.experiments.clients import Clients
 from benchmarks.experiments.decisions import Decisions
 from benchmarks.experiments.elastic import ElasticShares
 from benchmarks.experiments.gloop import GLoop
+from benchmarks.experiments.kept_turns import KeptTurns
 from benchmarks.experiments.loops import Loops
 from benchmarks.experiments.migration import Migration
 from benchmarks.experiments.mixed import Mixed
@@ -29,6 +30,7 @@ _ALL: tuple[Experiment, ...] = (
     SharesOverTime(),
     ElasticShares(),
     Bursts(),
+    KeptTurns(),
     Clients(),
     Mixed(),
     WorkConserving(),

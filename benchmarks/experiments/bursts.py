@@ -1,4 +1,4 @@
-"""Turns of fixed lengths beside turns by bursts (figures 14 to 16 of the Gemini paper): how long requests take.
+"""Turns of fixed lengths beside turns by bursts (figures 14 to 17 of the Gemini paper): how long requests take.
 
 Three servers answer one request after the other, with a pause behind each: rows of kernels, a small network, or models that find objects
 (servers.py). Settings follow each other: the device's slice, turns of given lengths, and `quota = bursts` with the device's slice. A turn as
@@ -31,14 +31,15 @@ from benchmarks.stretch import Outcome, run_together
 from benchmarks.style import LESS, head
 from scheduler.elastic import Elastic
 
-TURNS_MS = (6.0, 10.0, 30.0, 60.0, 100.0, 250.0)
+TURNS_MS = (6.0, 10.0, 30.0, 40.0, 60.0, 80.0, 100.0, 250.0)
 LEAST_MS, MOST_MS = 1.0, 1000.0
 """Of a turn: the daemon takes no shorter slice, and with longer ones hardly a turn ends in a window."""
 EDGE_FRACTION = 0.25
 """Of the window, for each of its edges."""
 SLICE, BURSTS = "slice", "bursts"
 KIND = "turns"
-REQUEST_TIME, TURNS = "request time over best", "turns of a request"
+REQUEST_TIME, CHOSEN = "request time over best", "turn over best"
+TURNS, OVERUSE = "turns of a request", "overuse of a turn"
 GEMINI = "Gemini's Figure 15: turns by bursts of 35.8, 63.8 and 78.0 ms."
 
 
@@ -78,6 +79,12 @@ def request_ms(program: Record) -> float:
 def turns_per_request(program: Record) -> float:
     """Both are those of the whole window."""
     return float(program["nr_turns"] / program["nr_requests"])
+
+
+def overuse_ms(program: Record) -> float:
+    """What a turn went on beyond its end while others waited, in the mean: overuse is that of what counts, turns are those of the window."""
+    nr_turns = program["nr_turns"] * program["counted_s"] / program["window_s"]
+    return float(1000 * program["overuse_s"] / nr_turns)
 
 
 def mean_request_ms(record: Record) -> float:
@@ -136,7 +143,7 @@ class Bursts(Experiment):
     """`fairgv-bench bursts`."""
 
     name = "bursts"
-    summary = "turns by bursts beside turns of fixed lengths: how long requests take (Gemini's Figures 14 to 16)"
+    summary = "turns by bursts beside turns of fixed lengths: how long requests take (Gemini's Figures 14 to 17)"
     guest_kinds = ("process", "vm")
     seconds = 10.0
     repetitions = 2
@@ -184,11 +191,15 @@ class Bursts(Experiment):
                         yield names | _window(session, measured, options.seconds, repetition)
 
     def sheets(self, document: Document) -> list[Sheet]:
-        """For each kind of servers each setting, and what bursts chose."""
+        """For each kind of servers each setting, what turns went on beyond their ends, and what bursts chose."""
         return [
             sheet
             for kind, mine in by_servers(document).items()
-            for sheet in (_settings_sheet(kind, mine), *([_bursts_sheet(kind, mine)] if BURSTS in by_way(mine) else []))
+            for sheet in (
+                _settings_sheet(kind, mine),
+                _overuse_sheet(kind, mine),
+                *([_bursts_sheet(kind, mine)] if BURSTS in by_way(mine) else []),
+            )
         ]
 
     def figures(self, document: Document) -> dict[str, float]:
@@ -200,8 +211,14 @@ class Bursts(Experiment):
         }
 
     def findings(self, document: Document) -> list[Finding]:
-        """Beside the best fixed turn, and of the program whose requests take most turns."""
-        names = {"gemini_requests": REQUEST_TIME, "gemini_turns": TURNS}
+        """Beside the best fixed turn, and of the program that is farthest from its own best one, whose requests take most turns, whose turns go
+        on the longest."""
+        names = {
+            "gemini_requests": REQUEST_TIME,
+            "gemini_chosen": CHOSEN,
+            "gemini_turns": TURNS,
+            "gemini_overuse": OVERUSE,
+        }
         return [
             Finding(name, kind, figures[key])
             for kind, mine in by_servers(document).items()
@@ -252,19 +269,50 @@ def _program(server: Server, outcome: Outcome, window_s: float) -> Record:
 
 
 def _figures(document: Document) -> dict[str, float]:
-    """Of turns by bursts: mean request time over that of the slice and of the best fixed turn, useful GPU time, and the most turns that a
-    request of one of the programs takes in the mean."""
+    """Of turns by bursts. Beside the slice and the best fixed turn: mean request time and useful GPU time. Of the programs the worst: how far
+    turns are from the best fixed one, turns of a request, and overuse of a turn over the turn and in ms."""
     runs = by_way(document).get(BURSTS)
     if not runs:
         return {}
-    most = max(fmean(turns_per_request(run["programs"][program]) for run in runs) for program in range(NR_SERVERS))
-    found = {"useful": fmean(map(useful, runs)), TURNS: most}
+    of = range(NR_SERVERS)
+    overuse = [fmean(overuse_ms(run["programs"][program]) for run in runs) for program in of]
+    found = {
+        "useful": fmean(map(useful, runs)),
+        TURNS: max(fmean(turns_per_request(run["programs"][program]) for run in runs) for program in of),
+        OVERUSE: max(ms / _turn_ms(runs, program) for program, ms in enumerate(overuse)),
+        f"{OVERUSE}, ms": max(overuse),
+    }
     if BURSTS in (quotients := over_slice(document)):
         found["request time over slice"] = fmean(quotients[BURSTS])
-    if best := best_fixed(document):
-        least = fmean(map(mean_request_ms, by_way(document)[best]))
-        found[REQUEST_TIME] = fmean(map(mean_request_ms, runs)) / least
+    if fixed := [each for way, each in by_way(document).items() if way != BURSTS]:
+        found[REQUEST_TIME] = fmean(map(mean_request_ms, runs)) / min(
+            fmean(map(mean_request_ms, each)) for each in fixed
+        )
+        found["useful over best"] = found["useful"] / max(fmean(map(useful, each)) for each in fixed)
+        found[CHOSEN] = max(_from_best(document, program) for program in of)
     return found
+
+
+def _from_best(document: Document, program: int) -> float:
+    """How many times as long as the best fixed turn of one program that by bursts is, or the other way round: 1 at least. There are both."""
+    best = best_fixed(document, program)
+    assert best is not None
+    ratio = _turn_ms(by_way(document)[BURSTS], program) / _turn_ms(by_way(document)[best], program)
+    return max(ratio, 1 / ratio)
+
+
+def _overuse_sheet(kind: str, document: Document) -> Sheet:
+    rows = []
+    for way, runs in by_way(document).items():
+        each = [fmean(overuse_ms(run["programs"][program]) for run in runs) for program in range(NR_SERVERS)]
+        parts = [100 * ms / _turn_ms(runs, program) for program, ms in enumerate(each)]
+        rows.append((_named(way, runs), _words(each, digits=2), _words(parts, digits=1)))
+    notes = (
+        "What a turn goes on beyond its end while others wait, in the mean of all turns; Gemini's Figure 17: close to 0 by bursts.",
+    )
+    return Sheet(
+        f"Overuse by the length of turns, {kind}", ("turn", "overuse, ms", "of the turn, %"), tuple(rows), notes
+    )
 
 
 def _settings_sheet(kind: str, document: Document) -> Sheet:

@@ -1,5 +1,7 @@
-"""What sharing itself costs (figures 11 and 19 of the Gemini paper): more and more clients of one program, and five programs beside each other.
+"""What sharing itself costs (figures 11, 18 and 19 of the Gemini paper): programs alone, more and more clients of one program, and five
+programs beside each other.
 
+alone: each benchmark program natively, with slices and with turns by bursts, nobody beside it (beside_native.py).
 clients: one, two, four and eight clients that run one program, each with a request of its equal part. All together stand beside one alone.
 programs: five programs at once, under the policy `elastic` and by the driver's own time slices. What each reaches stands beside what it reaches
 alone natively; the sum of these parts is how much faster all are done than one after the other.
@@ -14,9 +16,11 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any, ClassVar
 
+from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, positive, setting
+from benchmarks.experiments import beside_native
 from benchmarks.experiments.sharing import alone, programs_of
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.paper import Finding
@@ -27,7 +31,7 @@ from benchmarks.style import MORE, at_least, due, head
 from benchmarks.workloads import Workload, sized, unit_of
 from scheduler.elastic import Elastic
 
-PARTS = ("clients", "programs")
+PARTS = ("alone", "clients", "programs")
 NR_CLIENTS = (1, 2, 4, 8)
 FILLING = ("matrixMul", "lennardJones")
 """A program that keeps the GPU busy, and one whose host works between its kernels."""
@@ -36,7 +40,8 @@ FIVE = ("lennardJones", "langevin", "streamcluster", "lavaMD", "srad_v1")
 EDGE_FRACTION = 0.25
 """Of the window, for each of its edges."""
 ALONE_FRACTION = 0.5
-"""Of the window, for each program alone."""
+"""Of the window, for each of the five alone."""
+ALONE_S = 1.0
 CLIENTS, PROGRAMS = "clients", "programs"
 
 
@@ -75,11 +80,17 @@ class Clients(Experiment):
     """`fairgv-bench clients`."""
 
     name = "clients"
-    summary = "what sharing costs: one to eight clients, five programs over serial (Gemini's Figures 11 and 19)"
+    summary = (
+        "what sharing costs: programs alone, one to eight clients, five over serial (Gemini's Figures 11, 18 and 19)"
+    )
     guest_kinds = ("process", "vm")
     seconds = 6.0
     repetitions = 1
-    subjects: ClassVar[Subjects] = {CLIENTS: ("program", "nr_clients"), PROGRAMS: ("system",)}
+    subjects: ClassVar[Subjects] = {
+        beside_native.KIND: ("program",),
+        CLIENTS: ("program", "nr_clients"),
+        PROGRAMS: ("system",),
+    }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Which parts, and programs."""
@@ -97,16 +108,33 @@ class Clients(Experiment):
             metavar="NAME,...",
             help=f"of clients (default {','.join(FILLING)})",
         )
+        parser.add_argument(
+            "--alone",
+            type=names_of(NAMES),
+            default=list(NAMES),
+            metavar="NAME,...",
+            help="that run alone (default all)",
+        )
+        parser.add_argument(
+            "--alone-seconds",
+            type=positive,
+            default=ALONE_S,
+            metavar="S",
+            help="of each run alone (default %(default)g)",
+        )
 
     def nr_records(self, options: argparse.Namespace) -> int:
-        """One for each number of clients, one for each system."""
-        each = len(NR_CLIENTS) * len(options.program) * ("clients" in options.parts) + 2 * ("programs" in options.parts)
-        return int(options.repetitions * each)
+        """One for each program alone, one for each number of clients, one for each system."""
+        nr = {"alone": len(options.alone), "clients": len(NR_CLIENTS) * len(options.program), "programs": 2}
+        return int(options.repetitions * sum(nr[part] for part in set(options.parts)))
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
         """Each number of clients has a daemon of its own."""
         settings = setting(options)
         for repetition in range(options.repetitions):
+            if "alone" in options.parts:
+                workloads = [sized(program, options.device) for program in options.alone]
+                yield from beside_native.measured(workloads, settings, options.alone_seconds, repetition, reporter)
             if "clients" in options.parts:
                 for program in options.program:
                     workload = sized(program, options.device)
@@ -116,21 +144,24 @@ class Clients(Experiment):
                 yield from _programs(workloads, settings, options.seconds, repetition, reporter)
 
     def sheets(self, document: Document) -> list[Sheet]:
-        """Of both parts."""
-        return [sheet for sheet in (_clients_sheet(document), _programs_sheet(document)) if sheet is not None]
+        """Of all parts."""
+        made = (beside_native.sheet(document), _clients_sheet(document), _programs_sheet(document))
+        return [sheet for sheet in made if sheet is not None]
 
     def figures(self, document: Document) -> dict[str, float]:
-        """The greatest loss of eight clients; time over serial under each system."""
-        found = {}
+        """Times alone over native; the greatest loss of eight clients; time over serial under each system, and of one over the other."""
+        found = beside_native.figures(document)
         eights = [fmean(each[NR_CLIENTS[-1]]) for each in losses(document).values() if NR_CLIENTS[-1] in each]
         if eights:
             found["clients/loss of eight"] = max(eights)
-        for system, times in over_serial(document).items():
-            found[f"programs/{system}/over serial"] = fmean(times)
+        serial = {system: fmean(times) for system, times in over_serial(document).items()}
+        found |= {f"programs/{system}/over serial": times for system, times in serial.items()}
+        if Elastic.name in serial and NATIVE in serial:
+            found["programs/over the driver's"] = serial[Elastic.name] / serial[NATIVE]
         return found
 
     def findings(self, document: Document) -> list[Finding]:
-        """Of both figures."""
+        """Of all three figures."""
         found = [
             Finding("gemini_clients", program, fmean(each[NR_CLIENTS[-1]]))
             for program, each in losses(document).items()
@@ -138,6 +169,10 @@ class Clients(Experiment):
         ]
         if times := over_serial(document).get(Elastic.name):
             found.append(Finding("gemini_programs", ", ".join(FIVE), fmean(times)))
+        if over_native := beside_native.ratios(document):
+            program, slowest = beside_native.slowest(over_native)
+            mean = beside_native.mean(over_native)
+            found.append(Finding("gemini_alone", f"{program}; {mean:.3f} in the geometric mean", slowest))
         return found
 
     def plot(self, document: Document, figure: Any) -> None:

@@ -104,6 +104,13 @@ def charged(record: Record, guest: int, begin_s: float, end_s: float) -> float:
     return float(100 * np.diff(np.interp([begin_s, end_s], at_s, used_s))[0] / (end_s - begin_s))
 
 
+def part(record: Record, stretch: Stretch, guest: int) -> float:
+    """The part that one's charges are of all charges of a stretch that has settled, times the sum of its goals: how the GPU is shared, on a
+    machine that has no time for all guests, too."""
+    paid = {each: charged(record, each, stretch.settled_s, stretch.end_s) for each in stretch.goals}
+    return paid[guest] * sum(stretch.goals.values()) / sum(paid.values())
+
+
 def deviation(record: Record, stretch: Stretch, guest: int) -> float:
     """Points that the share in a stretch, once it has settled, is above the goal; negative below it."""
     return share(record, guest, stretch.settled_s, stretch.end_s) - stretch.goals[guest]
@@ -210,14 +217,34 @@ def sheet(document: Document) -> list[Sheet]:
         paid = [charged(record, guest, stretch.settled_s, stretch.end_s) for record, stretch in runs]
         off = max((deviation(*run, guest) for run in runs), key=abs)
         most = [farthest(*run, guest) for run in runs]
-        figures = (f"{goal:.1f}", estimate(had).text(1), f"{off:+.1f}", _worst(most, "-"), estimate(paid).text(1))
+        parts = [part(*run, guest) for run in runs]
+        figures = (
+            f"{goal:.1f}",
+            estimate(had).text(1),
+            f"{off:+.1f}",
+            _worst(most, "-"),
+            estimate(paid).text(1),
+            estimate(parts).text(1),
+        )
         settled = _worst([settling_s(*run, guest) for run in runs], "not")
         bounds = f"{program['request']} to {program['limit']}"
         rows.append((event, program["name"], bounds, *figures, settled if runs[0][1].windows_s else "-"))
-    columns = ("from", "program", "bounds %", "goal %", "has %", "off", "farthest", "charged %", "near after s")
+    columns = (
+        "from",
+        "program",
+        "bounds %",
+        "goal %",
+        "has %",
+        "off",
+        "farthest",
+        "charged %",
+        "of all",
+        "near after s",
+    )
     notes = (
         f"Shares are kernels that ended, times {KERNEL_US:g} us. Has and off, in points, are of a stretch without its first {SETTLE_S:g} s;",
         f"farthest is the most points off in {WINDOW_S:g} s of it. Near: the first {WINDOW_S:g} s within {NEAR_POINTS:g} point of the goal.",
+        "Of all: what was charged, as the part of what all were charged, times the sum of their goals.",
         GEMINI,
     )
     return [Sheet("Programs that join and leave", columns, tuple(rows), notes)] if rows else []
@@ -235,8 +262,9 @@ def finding(document: Document) -> str:
     return f"As programs join and leave, each has its share to within {off:.1f} % of the GPU"
 
 
-def draw(axes: Any, record: Record) -> None:
-    """Shares as lines, goals dashed, what joins or leaves at the top."""
+def draw(axes: Any, document: Document) -> None:
+    """Shares of the last run as lines, goals dashed, what joins or leaves at the top."""
+    record = records(document, KIND)[-1]
     found = stretches(record)
     first_s, last_s = found[0].begin_s, found[-1].end_s
     for guest, program in enumerate(record["programs"]):

@@ -32,7 +32,7 @@ from benchmarks.paper import Finding, is_of_the_paper, paper
 from benchmarks.ratios import Estimate, estimate
 from benchmarks.sheet import Sheet
 from benchmarks.style import at_least, head, limits, spread, told_whiskers
-from benchmarks.systems import OURS, in_words
+from benchmarks.systems import BURSTS, OURS, in_words
 
 WORK_S = 10.0
 """Completion times are of so much work, about that of the paper's programs."""
@@ -70,38 +70,45 @@ class MinMaxRatio(Experiment):
         parser.add_argument("--kernel-us", type=numbers, default=[500.0], metavar="US,...", help="of spin (500)")
         parser.add_argument("--queue", type=numbers, default=[256.0], metavar="N,...", help="launches in a row (256)")
         parser.add_argument("--sleep-us", type=numbers, default=[0.0], metavar="US,...", help="after each row (0)")
+        parser.add_argument("--bursts", action="store_true", help=f"beside them: {OURS} with turns by bursts")
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """One for what is reached alone, one for each system."""
-        return nr_compared(len(options.program), options, systems(options))
+        return nr_compared(len(options.program), options, _systems(options))
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
         """See `compare`."""
         mixtures = [mixture(program, options) for program in options.program]
-        return compare(mixtures, systems(options), options, setting(options), reporter)
+        return compare(mixtures, _systems(options), options, setting(options), reporter)
 
     def sheets(self, document: Document) -> list[Sheet]:
         """One for all guests of the same weights, with one row for each program and system."""
         return [_sheet(part) for part in _by_weights(document)]
 
     def findings(self, document: Document) -> list[Finding]:
-        """Of the default policy, which is the paper's."""
+        """Of the default policy, which is the paper's, with slices and by bursts."""
         return [
             finding
             for part in _by_weights(document)
             for (label, system), runs in shared(part).items()
-            if system == OURS and is_of_the_paper(label)
-            for finding in _of_claims(label, system, runs)
+            if is_of_the_paper(label)
+            for finding in (
+                _of_claims(label, system, runs) if system == OURS else _of_bursts(label, system, runs, shared(part))
+            )
         ]
 
     def figures(self, document: Document) -> dict[str, float]:
-        """Of each mixture under each system; beside the driver's own sharing, where that was measured, what the default policy gets done."""
+        """Of each mixture under each system; beside the driver's own sharing, where that was measured, what the default policy gets done; by
+        bursts the ratio over that with slices."""
         found = {}
         together = {key: estimate([each.together for each in runs]).mean for key, runs in shared(document).items()}
         for (label, system), runs in shared(document).items():
             found[f"{label}/{system}/min-max ratio"] = estimate([each.min_max_ratio for each in runs]).mean
             found[f"{label}/{system}/least"] = estimate([each.least for each in runs]).mean
             found[f"{label}/{system}/together"] = together[label, system]
+            if system == BURSTS and (label, OURS) in together:
+                slices = found[f"{label}/{OURS}/min-max ratio"]
+                found[f"{label}/bursts over slices"] = found[f"{label}/{BURSTS}/min-max ratio"] / slices
             if system == NATIVE and (label, OURS) in together:
                 found[f"{label}/together over the driver's"] = together[label, OURS] / together[label, NATIVE]
         return found
@@ -115,6 +122,11 @@ class MinMaxRatio(Experiment):
             _draw(axes, label, {system: runs for (of, system), runs in found.items() if of == label})
         repeated = told_whiskers([[each.least for each in runs] for runs in found.values()])
         head(figure, _title(found), document, f"The time for work of {WORK_S:g} s alone.", *repeated)
+
+
+def _systems(options: argparse.Namespace) -> list[str]:
+    """Turns by bursts last."""
+    return [*systems(options), *([BURSTS] if options.bursts else [])]
 
 
 def _by_weights(document: Document) -> list[Document]:
@@ -228,6 +240,19 @@ def _completion(runs: list[Shared]) -> str:
     return (
         f"{' '.join(f'{time.mean:.1f}' for time in _times(runs))} (ideal {' '.join(f'{time:.0f}' for time in ideal)})"
     )
+
+
+def _of_bursts(
+    label: str, system: str, runs: list[Shared], found: Mapping[tuple[str, str], list[Shared]]
+) -> Iterator[Finding]:
+    """The min-max ratio of six guests that fill the GPU, by bursts; beside it that with slices."""
+    six = list(map(float, paper()["figure9"]["weights"]))
+    if system != BURSTS or (label, OURS) not in found or list(map(float, runs[0].weights)) != six:
+        return
+    if estimate([each.together for each in runs]).mean <= IDLE_TOGETHER:
+        slices = estimate([each.min_max_ratio for each in found[label, OURS]]).mean
+        ours = estimate([each.min_max_ratio for each in runs]).mean
+        yield Finding("six_guests_bursts", f"{label}; {slices:.3f} with slices", ours)
 
 
 def _of_claims(label: str, system: str, runs: list[Shared]) -> Iterator[Finding]:

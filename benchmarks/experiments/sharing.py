@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks import ratios
@@ -12,7 +12,7 @@ from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Reporter, Subjects
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.stretch import Outcome, run_together
-from benchmarks.systems import OURS
+from benchmarks.systems import BURSTS, OURS
 from benchmarks.workloads import SPIN, Workload, sized, spin, unit_of
 
 ALONE_FRACTION = 0.5
@@ -83,6 +83,8 @@ def alone(workload: Workload, system: str, setting: Setting, stretch_s: float) -
 def together(system: str, mixed: Mixture, setting: Setting, stretch_s: float) -> tuple[Outcome, ...]:
     """All guests at once."""
     programs = list(dict.fromkeys(workload.path() for workload in mixed.workloads))
+    if system == BURSTS:
+        system, setting = OURS, replace(setting, daemon={**setting.daemon, "quota": BURSTS})
     with open_session(system, setting, mixed.weights, programs) as session:
         return run_together(session, mixed.workloads, stretch_s, stretch_s * EDGE_FRACTION)
 

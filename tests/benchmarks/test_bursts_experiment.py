@@ -27,6 +27,7 @@ def program(number: int, request_ms: float, nr_turns: int = 60, turn_ms: float =
         "useful_s": nr_requests * server.length_ms / 1000,
         "nr_turns": nr_turns,
         "turn_ms": {"mean": turn_ms, "least": turn_ms - 1, "most": turn_ms + 2},
+        "overuse_s": 0.045 * (number + 1),
         "window_s": 8.0,
         "counted_s": 6.0,
     }
@@ -97,8 +98,43 @@ def test_figures_are_of_turns_by_bursts() -> None:
     assert figures["kernels/turns of a request"] == pytest.approx(10 * 0.3075)
 
 
+def test_overuse_is_of_the_turns_that_count() -> None:
+    """60 turns in 8 s, of which 6 s count."""
+    assert bursts.overuse_ms(program(0, 60)) == pytest.approx(1)
+    assert bursts.overuse_ms(program(2, 60, nr_turns=120)) == pytest.approx(1.5)
+    figures = EXPERIMENT.figures(DOCUMENT)
+    assert figures["kernels/overuse of a turn, ms"] == pytest.approx(3)
+    assert figures["kernels/overuse of a turn"] == pytest.approx(3 / 78)
+    [_, overuse, _] = EXPERIMENT.sheets(DOCUMENT)
+    assert overuse.rows[1] == ("10 ms", "1.00 2.00 3.00", "10.0 20.0 30.0")
+
+
+def test_turns_by_bursts_stand_beside_the_best_fixed_one_of_each_program() -> None:
+    """The best is 10 ms for the first and the last, and, by 80 and 95 ms, for the other."""
+    figures = EXPERIMENT.figures(DOCUMENT)
+    assert figures["kernels/turn over best"] == pytest.approx(7.8)
+    slower = record("250 ms", 0, (40, 70, 90), (250, 250, 250))
+    assert EXPERIMENT.figures({"records": [*DOCUMENT["records"], slower]})["kernels/turn over best"] == pytest.approx(
+        250 / 36.5
+    )
+    useful = {way: sum(map(bursts.useful, runs)) / len(runs) for way, runs in bursts.by_way(DOCUMENT).items()}
+    assert figures["kernels/useful over best"] == pytest.approx(
+        useful["bursts"] / max(useful["slice"], useful["10 ms"])
+    )
+
+
+def test_findings_are_of_four_figures() -> None:
+    found = {finding.name: finding.ours for finding in EXPERIMENT.findings(DOCUMENT)}
+    assert found == {
+        "gemini_requests": pytest.approx(82.5 / 75),
+        "gemini_chosen": pytest.approx(7.8),
+        "gemini_turns": pytest.approx(10 * 0.3075),
+        "gemini_overuse": pytest.approx(3 / 78),
+    }
+
+
 def test_sheets_have_times_and_turns() -> None:
-    settings, chosen = EXPERIMENT.sheets(DOCUMENT)
+    settings, _, chosen = EXPERIMENT.sheets(DOCUMENT)
     slices, fixed, by_bursts = settings.rows
     assert slices[:2] == ("slice, 30 ms", "65.0 95.0 125.0")
     assert slices[3] == "-"
@@ -109,8 +145,8 @@ def test_sheets_have_times_and_turns() -> None:
 
 
 def test_an_early_end_leaves_what_there_is() -> None:
-    [settings] = EXPERIMENT.sheets({"records": DOCUMENT["records"][:2]})
-    assert len(settings.rows) == 2
+    settings, overuse = EXPERIMENT.sheets({"records": DOCUMENT["records"][:2]})
+    assert len(settings.rows) == len(overuse.rows) == 2
     assert EXPERIMENT.figures({"records": DOCUMENT["records"][:2]}) == {}
 
 
@@ -126,9 +162,11 @@ def test_kinds_of_servers_stand_apart() -> None:
         DOCUMENT
     )
     assert figures["network/request time over slice"] == pytest.approx(0.5)
-    assert [sheet.title.split(", ")[1] for sheet in EXPERIMENT.sheets(document)] == [*["network"] * 2, *["kernels"] * 2]
+    assert [sheet.title.split(", ")[1] for sheet in EXPERIMENT.sheets(document)] == [*["network"] * 3, *["kernels"] * 3]
     assert {(finding.name, finding.detail) for finding in EXPERIMENT.findings(document)} == {
-        (name, kind) for name in ("gemini_requests", "gemini_turns") for kind in ("network", "kernels")
+        (name, kind)
+        for name in ("gemini_requests", "gemini_chosen", "gemini_turns", "gemini_overuse")
+        for kind in ("network", "kernels")
     }
     assert EXPERIMENT.subjects[bursts.KIND] == ("servers", "way")
 

@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.cli import main
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiments import EXPERIMENTS, joins, limited
+from benchmarks.experiments import EXPERIMENTS, joins, lengths, limited
 from benchmarks.guests.process import NativeSession
+from benchmarks.paper import claims
 from benchmarks.results import section
 
 EXPERIMENT = EXPERIMENTS["elastic"]
@@ -91,8 +92,48 @@ def test_the_sheet_has_the_worst_of_all_repetitions() -> None:
     assert row[:4] == ("A joins", "A", "30 to 60", "50.0")
     assert row[4].startswith("48.5 ± ")
     assert row[5:7] == ("-3.0", "4.0")
-    assert row[8] == "not"
-    assert EXPERIMENT.figures(document) == {"joins/farthest": pytest.approx(3)}
+    assert row[9] == "not"
+    assert EXPERIMENT.figures(document) == {
+        "joins/farthest": pytest.approx(3),
+        "joins/farthest part": pytest.approx(0),
+    }
+
+
+def test_a_part_is_of_what_all_were_charged() -> None:
+    """On a machine that is too slow for both: A has 28 % and B 42 %, which are to have 40 and 60."""
+    one = record(0.18, 0.18, 0.18)
+    stretch = joins.Stretch("B joins", 2.0, 5.0, {0: 40.0, 1: 60.0})
+    one["samples"] = [
+        {"at_s": each["at_s"], "used_s": [*each["used_s"], 1.5 * each["used_s"][0]]} for each in one["samples"]
+    ]
+    assert joins.charged(one, 0, 3.0, 5.0) == pytest.approx(28)
+    assert [joins.part(one, stretch, guest) for guest in (0, 1)] == pytest.approx([40, 60])
+
+
+def one_limit(way: str, used: float, held: float, done: float) -> dict[str, Any]:
+    return {"kind": lengths.KIND, "way": way, "limit": 30, "used": used, "held": held, "done": done}
+
+
+def test_one_program_is_off_its_limit_by_all_that_it_was_charged() -> None:
+    document = {
+        "records": [
+            one_limit("5 ms", 29.0, 0.5, 28.0),
+            one_limit("50 us", 30.25, 0.0, 30.0),
+            one_limit("5 ms", 30.0, 0.25, 30.0),
+        ]
+    }
+    assert lengths.farthest(document) == {"5 ms": pytest.approx(0.5), "50 us": pytest.approx(0.25)}
+    figures = EXPERIMENT.figures(document)
+    assert figures["lengths/5 ms/farthest"] == pytest.approx(0.5)
+    findings = EXPERIMENT.findings(document)
+    assert {finding.name for finding in findings} == {"gemini_one_limit"}
+    assert claims()["gemini_one_limit"].worst(findings).ours == pytest.approx(0.005)
+    [sheet] = EXPERIMENT.sheets(document)
+    assert sheet.rows[1] == ("kernels of 50 us", "30", "30.25", "0.25", "30.0")
+
+
+def test_softgpu_has_no_kernel_without_ptx() -> None:
+    assert set(lengths.ways_on("cuda")) - set(lengths.ways_on("soft")) == {"10 s, withdrawn"}
 
 
 def test_limits_are_the_same_for_the_same_seed() -> None:
@@ -130,12 +171,14 @@ def test_native_programs_have_no_bounds() -> None:
 
 def test_a_run_has_all_stretches_and_all_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, plot = tmp_path / "found.json", tmp_path / "found.png"
-    words = ("--device", "soft", "--seconds", "2", "--sets", "1", "--seed", "3")
+    words = ("--device", "soft", "--seconds", "1.5", "--sets", "1", "--seed", "3")
     assert main(["elastic", *words, "--json", str(path), "--plot", str(plot)]) == 0
     document = json.loads(path.read_text())
     assert document["failures"] == []
     assert plot.read_bytes().startswith(b"\x89PNG")
-    joined, random = document["records"]
+    *alone, joined, random = document["records"]
+    assert [each["way"] for each in alone] == list(lengths.ways_on("soft"))
+    assert all(each["used"] > 0 and each["done"] > 0 for each in alone)
     found = joins.stretches(joined)
     assert [each.event for each in found] == ["A joins", "B joins", "C joins", "B leaves", "A leaves"]
     assert [sorted(each.goals) for each in found] == [[0], [0, 1], [0, 1, 2], [0, 2], [2]]
@@ -151,6 +194,6 @@ def test_a_run_has_all_stretches_and_all_sets(tmp_path: Path, capsys: pytest.Cap
     assert all(each["kernels"] > 0 and each["used"] > 0 for each in random["programs"])
     printed = capsys.readouterr().out
     own, *_ = printed.partition("Beside the paper")
-    assert max(len(line) for line in own.splitlines() if line.startswith("│")) <= 100
+    assert max(len(line) for line in own.splitlines() if line.startswith("│")) <= 110
     assert "Limits of five programs" in printed
     assert "Requests and limits" in section(document)
