@@ -8,7 +8,7 @@ from pathlib import Path
 
 from backend_host.errors import FairGVError
 from benchmarks.document import command_line
-from benchmarks.experiment import Conduct, add_common_options
+from benchmarks.experiment import Conduct, add_common_options, positive
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.suite import SUITES, run_suite
 from scheduler.version import VersionAction
@@ -59,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
     told = f"of {', '.join(SUITES)}; all but quick are for a GPU, ten minutes at most each"
     suite.add_argument("suite", choices=SUITES, metavar="SUITE", help=told)
     suite.add_argument("--device", choices=("auto", "cuda", "soft"), default="auto")
+    suite.add_argument(
+        "--minutes", type=positive, metavar="M", help="begin nothing new after so many, or after the suite's own"
+    )
     suite.add_argument("--output", type=Path, default=Path("build/bench"), metavar="FOLDER", help="(%(default)s)")
     return found
 

@@ -74,14 +74,14 @@ SUITES: Mapping[str, Suite] = {
     "full-3": Suite(3.7, (
         Entry("slicing-shares", "slicing --only shares --seconds 6 --repetitions 1", 3.2),
     )),
-    "gemini-1": Suite(9.4, (
+    "gemini-1": Suite(9.5, (
         Entry("one-limit", "elastic --parts lengths --seconds 7", 1.6),
         Entry("bursts", "bursts --turns-ms 30,40,60,80,100 --seconds 8 --repetitions 1", 1.4),
         Entry("alone", "clients --parts alone --alone-seconds 0.5", 2.0),
         Entry("mmr-six-bursts", "mmr --program spin --kernel-us 1000 --queue 8 --sleep-us 500 --weights 1:2:2:3:3:4"
               " --seconds 8 --repetitions 1 --bursts", 0.7),
-        Entry("elastic", "elastic --parts joins,limits --seconds 4 --sets 10", 1.8),
-        Entry("clients", "clients --parts clients,programs --seconds 3", 1.9),
+        Entry("elastic", "elastic --parts joins,limits --seconds 4 --sets 8", 1.5),
+        Entry("clients", "clients --parts clients,programs --seconds 3", 2.3),
     )),
     "gemini-2": Suite(8.5, (
         Entry("allocation", "allocation", 2.0),
@@ -116,7 +116,7 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
     options.device = choose_device(options.device)
     console, status = Console(stderr=True), 0
     suite = SUITES[options.suite]
-    deadline_s = time.monotonic() + 60 * suite.minutes
+    deadline_s = time.monotonic() + 60 * min(suite.minutes, options.minutes or suite.minutes)
     has_plots = find_spec("matplotlib") is not None
     rows: list[tuple[str, ...]] = []
     findings: list[Finding] = []

@@ -249,13 +249,18 @@ def test_a_suite_ends_in_a_table_and_goes_on_after_a_refusal(
     ]
 
 
+@pytest.mark.parametrize(("minutes", "words"), [(0, ()), (1, ("--minutes", "1e-9"))])
 def test_a_suite_begins_nothing_when_its_time_is_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    minutes: float,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entries = (Entry("decisions", "decisions", 1),)
-    monkeypatch.setattr("benchmarks.suite.SUITES", {"quick": Suite(0, entries)})
+    monkeypatch.setattr("benchmarks.suite.SUITES", {"quick": Suite(minutes, entries)})
     monkeypatch.setattr("benchmarks.suite.build_all", list)
-    assert main(["suite", "quick", "--device", "soft", "--output", str(tmp_path)]) == 1
+    assert main(["suite", "quick", "--device", "soft", *words, "--output", str(tmp_path)]) == 1
     assert "no time was left" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
