@@ -78,10 +78,10 @@ SUITES: Mapping[str, Suite] = {
         Entry("one-limit", "elastic --parts lengths --seconds 7", 1.6),
         Entry("bursts", "bursts --turns-ms 30,40,60,80,100 --seconds 8 --repetitions 1", 1.4),
         Entry("alone", "clients --parts alone --alone-seconds 0.5", 2.0),
-        Entry("mmr-six-bursts", "mmr --program spin --kernel-us 1000 --queue 8 --sleep-us 500 --weights 1:2:2:3:3:4"
-              " --seconds 8 --repetitions 1 --bursts", 0.7),
+        Entry("mmr-six-bursts", "mmr --program spin --kernel-us 5000 --queue 8 --sleep-us 2500 --weights 1:2:2:3:3:4"
+              " --seconds 10 --repetitions 1 --bursts", 0.8),
         Entry("elastic", "elastic --parts joins,limits --seconds 4 --sets 8", 1.5),
-        Entry("clients", "clients --parts clients,programs --seconds 3", 2.3),
+        Entry("clients", "clients --parts clients,programs --seconds 3", 2.2),
     )),
     "gemini-2": Suite(8.5, (
         Entry("allocation", "allocation", 2.0),
