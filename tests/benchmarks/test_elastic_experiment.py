@@ -171,14 +171,12 @@ def test_native_programs_have_no_bounds() -> None:
 
 def test_a_run_has_all_stretches_and_all_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, plot = tmp_path / "found.json", tmp_path / "found.png"
-    words = ("--device", "soft", "--seconds", "1.5", "--sets", "1", "--seed", "3")
+    words = ("--device", "soft", "--parts", "joins,limits", "--seconds", "1.5", "--sets", "1", "--seed", "3")
     assert main(["elastic", *words, "--json", str(path), "--plot", str(plot)]) == 0
     document = json.loads(path.read_text())
     assert document["failures"] == []
     assert plot.read_bytes().startswith(b"\x89PNG")
-    *alone, joined, random = document["records"]
-    assert [each["way"] for each in alone] == list(lengths.ways_on("soft"))
-    assert all(each["used"] > 0 and each["done"] > 0 for each in alone)
+    joined, random = document["records"]
     found = joins.stretches(joined)
     assert [each.event for each in found] == ["A joins", "B joins", "C joins", "B leaves", "A leaves"]
     assert [sorted(each.goals) for each in found] == [[0], [0, 1], [0, 1, 2], [0, 2], [2]]
@@ -197,3 +195,15 @@ def test_a_run_has_all_stretches_and_all_sets(tmp_path: Path, capsys: pytest.Cap
     assert max(len(line) for line in own.splitlines() if line.startswith("│")) <= 110
     assert "Limits of five programs" in printed
     assert "Requests and limits" in section(document)
+
+
+def test_a_run_of_one_program_has_all_lengths(tmp_path: Path) -> None:
+    path, plot = tmp_path / "found.json", tmp_path / "found.png"
+    words = ("--device", "soft", "--parts", "lengths", "--seconds", "0.8")
+    assert main(["elastic", *words, "--json", str(path), "--plot", str(plot)]) == 0
+    document = json.loads(path.read_text())
+    assert document["failures"] == []
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert [each["way"] for each in document["records"]] == list(lengths.ways_on("soft"))
+    assert all(each["used"] > 0 and each["done"] > 0 for each in document["records"])
+    assert "One program alone under a limit" in section(document)
