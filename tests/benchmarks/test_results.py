@@ -106,6 +106,33 @@ def test_guests_that_leave_the_gpu_to_each_other_are_judged_by_the_least() -> No
     assert finding.cells()[-1] == "reached"
 
 
+def six(system: str, *parts: float) -> dict[str, Any]:
+    """Guests by the paper's weights that get these parts of their due, of 6 alone."""
+    weights = (1, 2, 2, 3, 3, 4)
+    return together(0, system, *(guest(w, 6 * part * w / 15) for w, part in zip(weights, parts, strict=True)))
+
+
+def test_turns_by_bursts_stand_beside_slices_of_the_same_run() -> None:
+    runs = [six("fair", 1, 1, 1, 1, 1, 0.98), six("bursts", 1, 1, 1, 0.99, 1, 1)]
+    document = {**HEAD, "experiment": "mmr", "records": runs}
+    found = {finding.name: finding for finding in EXPERIMENTS["mmr"].findings(document)}
+    assert set(found) == {"six_guests", "six_guests_overhead", "six_guests_bursts"}
+    assert found["six_guests_bursts"].ours == pytest.approx(0.99)
+    assert found["six_guests_bursts"].detail == "matrixMul; 0.980 with slices"
+    assert EXPERIMENTS["mmr"].figures(document)["matrixMul/bursts over slices"] == pytest.approx(0.99 / 0.98)
+
+
+@pytest.mark.parametrize(
+    ("slices", "parts"), [("fair", (1.2, 1.2, 1.2, 1.2, 1.2, 1.0)), ("credit-hs", (1, 1, 1, 1, 1, 1))]
+)
+def test_bursts_say_nothing_of_programs_that_leave_the_gpu_idle_or_without_slices(
+    slices: str, parts: tuple[float, ...]
+) -> None:
+    runs = [six(slices, 1, 1, 1, 1, 1, 1), six("bursts", *parts)]
+    findings = EXPERIMENTS["mmr"].findings({**HEAD, "experiment": "mmr", "records": runs})
+    assert "six_guests_bursts" not in {finding.name for finding in findings}
+
+
 @pytest.mark.parametrize(
     ("program", "background", "name", "ours"),
     [
