@@ -4,6 +4,7 @@ from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiments.sharing import Shared
+from benchmarks.guests import NATIVE
 from benchmarks.ratios import estimate
 from benchmarks.style import at_least, due, head, log_axis
 from benchmarks.systems import WORDS
@@ -11,6 +12,11 @@ from benchmarks.systems import WORDS
 MARKS = (0.5, 1, 2, 5)
 APART = 0.24
 """Of a row, between two systems."""
+
+
+def has_the_drivers(document: Document) -> bool:
+    """Whether there is something of the driver's to stand beside."""
+    return any(record["system"] == NATIVE for record in records(document, "together"))
 
 
 def draw_due(document: Document, figure: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from backend_host.config import PACKAGE_ROOT
 from benchmarks.document import Document, records
-from benchmarks.due import draw_due
+from benchmarks.due import draw_due, has_the_drivers
 from benchmarks.experiments import EXPERIMENTS, balancing, joins
 from benchmarks.newest import merged
 from benchmarks.promises import RESULTS
@@ -38,6 +38,8 @@ class Picture:
     size: tuple[float, float]
     text: str
     draw: Callable[[Document, Any], None] | None = None
+    has_enough: Callable[[Document], bool] = lambda _: True
+    """Of a document that was merged: whether the picture can be drawn of it."""
 
     def files(self, folder: Path) -> dict[Path, Theme]:
         """By their paths."""
@@ -51,6 +53,10 @@ class Picture:
 
 def _draw_joins(document: Document, figure: Any) -> None:
     EXPERIMENTS["elastic"].plot({**document, "records": records(document, joins.KIND)}, figure)
+
+
+def _has_joins(document: Document) -> bool:
+    return bool(records(document, joins.KIND))
 
 
 def _draw_costs(document: Document, figure: Any) -> None:
@@ -74,8 +80,16 @@ ALL = (
         (8.4, 3.8),
         "Parts of the GPU's time of three programs with requests and limits that join and leave",
         draw=_draw_joins,
+        has_enough=_has_joins,
     ),
-    Picture("due", "mmr", (8.4, 5.6), "What each guest gets over its due, by program and system", draw=draw_due),
+    Picture(
+        "due",
+        "mmr",
+        (8.4, 5.6),
+        "What each guest gets over its due, by program and system",
+        draw=draw_due,
+        has_enough=has_the_drivers,
+    ),
     Picture("overhead", "overhead", (8.4, 3.8), "Time over native of twelve programs, and of kernels by their length"),
     Picture("mixed", "mixed", (8.4, 3.4), "Run time beside a background of kernels, by their length, over that alone"),
     Picture(
@@ -99,9 +113,13 @@ ALL = (
 
 
 def source(picture: Picture, results: Path = RESULTS) -> Document | None:
-    """What a picture is made of: the newest of a GPU, or where there is none, of softgpu."""
+    """What a picture is made of: the newest of a GPU that has enough for it, or where there is none, of softgpu."""
     documents: list[Document] = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
-    mine = [document for document in merged(documents) if document["experiment"] == picture.experiment]
+    mine = [
+        document
+        for document in merged(documents)
+        if document["experiment"] == picture.experiment and picture.has_enough(document)
+    ]
     return max(mine, key=lambda document: (document["device"] != "softgpu", document["date"]), default=None)
 
 

@@ -56,6 +56,25 @@ def test_the_same_document_gives_the_same_picture(tmp_path: Path, theme: str) ->
         assert word in words
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "system"), [("due", "together", "native"), ("joins", "join and leave", "fair")]
+)
+def test_a_newer_document_without_what_is_drawn_is_passed_over(
+    tmp_path: Path, name: str, kind: str, system: str
+) -> None:
+    [picture] = [each for each in ALL if each.name == name]
+    rest = {"experiment": picture.experiment, "machine": "2 cores, Linux 6", "command": "fairgv-bench"}
+    for device, date, (of, by) in (
+        ("NVIDIA H200", "2026-01-02", (kind, system)),
+        ("NVIDIA H100", "2026-01-03", ("alone" if kind != "together" else kind, "fair")),
+    ):
+        found = [{"kind": of, "mixture": "scan", "system": by, "guests": []}]
+        (tmp_path / f"{device}.json").write_text(json.dumps({**rest, "device": device, "date": date, "records": found}))
+    chosen = source(picture, tmp_path)
+    assert chosen is not None
+    assert chosen["device"] == "NVIDIA H200"
+
+
 def test_a_gpu_is_shown_before_softgpu_and_the_newest_before_others(tmp_path: Path) -> None:
     assert source(SHARES, tmp_path) is None
     write(tmp_path, "a", "softgpu", "2026-01-04")
