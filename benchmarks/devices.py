@@ -3,6 +3,7 @@
 import ctypes
 import os
 import secrets
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,19 @@ def compute_capability() -> int:
         found.append(number.value)
     major, minor = found
     return 10 * major + minor
+
+
+def device_uuids() -> list[str]:
+    """Of NVIDIA's devices, in the order of their numbers, as NVML writes them. NotMeasurableError when the driver does not say."""
+    driver, count, raw = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0), ctypes.create_string_buffer(16)
+    found = []
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        raise NotMeasurableError("NVIDIA's driver does not say which devices there are")
+    for number in range(count.value):
+        if driver.cuDeviceGetUuid_v2(raw, number):
+            raise NotMeasurableError(f"NVIDIA's driver does not say the UUID of device {number}")
+        found.append(f"GPU-{uuid.UUID(bytes=raw.raw)}")
+    return found
 
 
 def native_environment(device: str, **more: str) -> dict[str, str]:

@@ -107,6 +107,12 @@ ALL = (
         "Programs that are hardly slowed down on four GPUs, and Jain's index, with placement alone and with moves",
         draw=_draw_harm,
     ),
+    Picture(
+        "energy",
+        "energy",
+        (8.4, 3.6),
+        "Energy of GPUs with light programs joined on few of them, over that of placement alone",
+    ),
     Picture("migration", "migration", (8.4, 3.4), "Pauses of a program that moves to another GPU, by its memory"),
     Picture("oversubscription", "oversubscription", (8.4, 3.6), "Throughput by how much of a card is allocated"),
 )

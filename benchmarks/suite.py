@@ -103,9 +103,10 @@ SUITES: Mapping[str, Suite] = {
     "g-space-2": Suite(9.5, (
         Entry("space-pairs", "space --only pairs --targets 1.5 --settle-seconds 8 --seconds 4", 9.5),
     )),
-    "dcuda": Suite(6.0, (
+    "dcuda": Suite(9.5, (
         Entry("migration", "migration", 5.0),
         Entry("balancing", "balancing --orders 5 --arrivals 5", 1.0),
+        Entry("energy", "energy --orders 2", 3.5),
     )),
 }  # fmt: skip
 """The words of `fairgv-bench`: quick for two cores without a GPU, dcuda for two GPUs, the others, one after the other, for one."""

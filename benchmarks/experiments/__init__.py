@@ -11,6 +11,7 @@ from benchmarks.experiments.bursts import Bursts
 from benchmarks.experiments.clients import Clients
 from benchmarks.experiments.decisions import Decisions
 from benchmarks.experiments.elastic import ElasticShares
+from benchmarks.experiments.energy import Energy
 from benchmarks.experiments.gloop import GLoop
 from benchmarks.experiments.kept_turns import KeptTurns
 from benchmarks.experiments.loops import Loops
@@ -40,6 +41,7 @@ _ALL: tuple[Experiment, ...] = (
     Oversubscription(),
     Migration(),
     Balancing(),
+    Energy(),
     GLoop(),
     Space(),
     Adapter(),

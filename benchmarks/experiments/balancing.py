@@ -68,6 +68,16 @@ def simulated(settings: HostSettings) -> HostReport:
     return simulate_host(settings)
 
 
+def simulated_all(found: Sequence[tuple[int, HostSettings]]) -> Iterator[tuple[int, HostSettings, HostReport]]:
+    """Each with its number, in this order; as many at a time as there are cores."""
+    with multiprocessing.get_context("spawn").Pool(
+        os.cpu_count(), signal.signal, (signal.SIGINT, signal.SIG_IGN)
+    ) as pool:
+        reports = pool.imap(simulated, [settings for _, settings in found])
+        for (number, settings), report in zip(found, reports, strict=True):
+            yield number, settings, report
+
+
 def by_mode(document: Document) -> dict[tuple[float, str], dict[int, Record]]:
     """Runs by interval in s and mode; of two of one order the newer."""
     found: dict[tuple[float, str], dict[int, Record]] = {}
@@ -129,19 +139,13 @@ class Balancing(Experiment):
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """One for each order, interval and mode."""
-        return len(_all_settings(options))
+        return len(all_settings(options))
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
-        """As many at a time as there are cores. Orders are the outermost loop, so that an early end leaves whole ones."""
-        found = _all_settings(options)
+        """Orders are the outermost loop, so that an early end leaves whole ones."""
         reporter.doing(f"{options.orders} orders on {options.gpus} GPUs")
-        with multiprocessing.get_context("spawn").Pool(
-            os.cpu_count(), signal.signal, (signal.SIGINT, signal.SIG_IGN)
-        ) as pool:
-            for (order, settings), report in zip(
-                found, pool.imap(simulated, [settings for _, settings in found]), strict=True
-            ):
-                yield _record(order, settings, report)
+        for order, settings, report in simulated_all(all_settings(options)):
+            yield record_of(order, settings, report)
 
     def sheets(self, document: Document) -> list[Sheet]:
         """Means over orders."""
@@ -236,7 +240,7 @@ def plot_harm(document: Document, figure: Any) -> None:
     head(figure, finding, document, _told(some))
 
 
-def _all_settings(options: argparse.Namespace) -> list[tuple[int, HostSettings]]:
+def all_settings(options: argparse.Namespace) -> list[tuple[int, HostSettings]]:
     """Each with the number of its order. A repetition has other orders, and other pauses."""
     return [
         (order, HostSettings(programs, round(interval_s * 1e9), options.gpus, mode, seed=seed))
@@ -247,7 +251,8 @@ def _all_settings(options: argparse.Namespace) -> list[tuple[int, HostSettings]]
     ]
 
 
-def _record(order: int, settings: HostSettings, report: HostReport) -> Record:
+def record_of(order: int, settings: HostSettings, report: HostReport) -> Record:
+    """Of one simulation."""
     figures = {name: value if value is None else round(value, DIGITS) for name, value in report.figures().items()}
     return {
         "kind": KIND,

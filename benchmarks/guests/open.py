@@ -83,6 +83,5 @@ def daemon_config(policy: str, setting: Setting) -> Iterator[Config]:
             slice_ns=round(setting.slice_ms * 1e6) if setting.slice_ms is not None else None,
             region_bytes=setting.region_bytes,
             adopt="attached",
-            vgpu=ON_ONE_GPU,
-            **setting.daemon,
+            **{"vgpu": ON_ONE_GPU, **setting.daemon},
         )

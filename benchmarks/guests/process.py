@@ -254,6 +254,7 @@ def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:
             each["totals"]["swapped_out_bytes"],
             each["totals"]["swapped_in_bytes"],
             each["totals"]["nr_gave_way"],
+            each["gpu_number"],
         )
         for each in found
     )

@@ -17,7 +17,7 @@ class Account:
     """One vGPU's, so far: GPU time charged for use, and for holding it without use, turns, launches, parts of large ones, and
     how often a thread of it was boosted. `turn_ns` is how long its turns may last now, `overuse_ns` what they went on beyond their ends while
     others waited, and the bytes are of memory that made room for others', and that came back. `nr_gave_way`: kernels that ended when they were
-    asked to, by bounds in ns of how long that took."""
+    asked to, by bounds in ns of how long that took. `gpu_number`: of the Gpu that it is on."""
 
     used_ns: int
     held_ns: int
@@ -30,6 +30,7 @@ class Account:
     swapped_out_bytes: int = 0
     swapped_in_bytes: int = 0
     nr_gave_way: Mapping[str, int] = field(default_factory=dict)
+    gpu_number: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """What NVML says reaches the daemon, and an NVML that hangs, crashes or lies reaches it no further than to say so once."""
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +13,9 @@ from backend_host.device.failure import UNAVAILABLE, Failure
 from backend_host.nvml.fatal import FATAL_XIDS, failure_of
 from backend_host.nvml.figures import UNKNOWN, Figures
 from backend_host.nvml.watch import Lines, NvmlWatch, try_once
+from tests.backend_host.nvml.library import build_library
 from tests.children import is_there
 
-SOURCE = Path(__file__).with_name("nvml_library.c")
 ANSWERED = Figures(123456, 1 << 40, 1980, 2619, 41, None)
 
 
@@ -24,10 +23,7 @@ ANSWERED = Figures(123456, 1 << 40, 1980, 2619, 41, None)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("pynvml")
     folder = tmp_path_factory.mktemp("nvml")
-    library = str(folder / "libnvidia-ml.so.1")
-    subprocess.run(
-        ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, SOURCE], check=True
-    )
+    build_library(folder)
     return folder
 
 
