@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.build import NAMES
 from benchmarks.cli import main
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS
@@ -14,6 +15,7 @@ from benchmarks.experiments.balancing import SIMULATOR, arrivals, balance_modes,
 from benchmarks.paper import claims
 from benchmarks.results import beside_the_paper
 from benchmarks.style import THEMES, figure_of
+from scheduler.simulator.host.programs import PROGRAMS
 
 EXPERIMENT = EXPERIMENTS["balancing"]
 HEAD = {"experiment": "balancing", "device": SIMULATOR, "date": "2026-01-02", "machine": "2 cores", "command": "bench"}
@@ -103,6 +105,10 @@ def test_seconds_are_above_nothing() -> None:
     assert arrivals("7,5") == [7, 5]
     with pytest.raises(argparse.ArgumentTypeError):
         arrivals("7,0")
+
+
+def test_each_simulated_program_can_be_run() -> None:
+    assert set(PROGRAMS) == set(NAMES)
 
 
 def test_one_order(tmp_path: Path) -> None:

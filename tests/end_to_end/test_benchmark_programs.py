@@ -15,7 +15,11 @@ from tests.end_to_end.host import SOFTGPU, TIMEOUT_S, Host
 
 HERE = Path(__file__).resolve().parent
 SMALL = {
+    "BFS": 1000,
     "BlackScholes": 1000,
+    "FFT": 3,
+    "Kmeans": 700,
+    "alexnet": 1,
     "cfd": 200,
     "convolutionSeparable": 128,
     "heartwall": 4,
@@ -25,6 +29,7 @@ SMALL = {
     "lavaMD": 2,
     "lennardJones": 3,
     "matrixMul": 64,
+    "mnist_mlp": 64,
     "nw": 64,
     "pathfinder": 500,
     "scan": 4096,

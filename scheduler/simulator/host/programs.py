@@ -1,9 +1,9 @@
 """Twenty programs of about half a minute each, as the DCUDA paper has (its Table 1), which gives their names alone.
 
-Twelve are those of the FairGV paper, which benchmarks/programs has. What part of its time each keeps a GPU busy, alone, is measured, on an
-H200: length of kernels times launches (`profile` in benchmarks/results/overhead-h200.json), and more than all of the time is all of it. For the
-other eight, three of benchmarks/programs and five of DCUDA's table, that part is reckoned: networks and k-means wait for input between two
-steps, others are all but bound by the GPU. All twenty want the GPU for 55 % of their time in the mean, and from 1 to 100 %.
+benchmarks/programs has all of them. Twelve are those of the FairGV paper. What part of its time each keeps a GPU busy, alone, is measured, on
+an H200: length of kernels times launches (`profile` in benchmarks/results/overhead-h200.json), and more than all of the time is all of it. For
+the other eight, five of them of DCUDA's table, that part is reckoned: networks and k-means wait for input between two steps, others are all but
+bound by the GPU. All twenty want the GPU for 55 % of their time in the mean, and from 1 to 100 %.
 
 Chosen are: how long a program takes alone, 24 to 36 s; the length of a cycle, tens of ms, so that a simulation of many programs ends; the time
 from a program's begin to its first kernel, half a second, or 3 s where a framework is loaded; and memory, from 600 MiB to 24 GiB.
