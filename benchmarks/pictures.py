@@ -17,7 +17,7 @@ from typing import Any
 from backend_host.config import PACKAGE_ROOT
 from benchmarks.document import Document, records
 from benchmarks.due import draw_due, has_the_drivers
-from benchmarks.experiments import EXPERIMENTS, balancing, joins
+from benchmarks.experiments import EXPERIMENTS, balancing, joins, migration
 from benchmarks.newest import merged
 from benchmarks.promises import RESULTS
 from benchmarks.style import THEMES, Theme, figure_of
@@ -63,6 +63,18 @@ def _draw_costs(document: Document, figure: Any) -> None:
     EXPERIMENTS["slicing"].plot({**document, "records": records(document, "cost")}, figure)
 
 
+def _draw_load(document: Document, figure: Any) -> None:
+    balancing.plot_load(document, figure)
+
+
+def _has_replay(document: Document) -> bool:
+    return any(record["memory"] == migration.REPLAY for record in records(document, migration.KIND))
+
+
+def _draw_moves(document: Document, figure: Any) -> None:
+    migration.plot_parts(document, figure)
+
+
 def _draw_harm(document: Document, figure: Any) -> None:
     balancing.plot_harm(document, figure)
 
@@ -101,6 +113,14 @@ ALL = (
         "balancing", "balancing", (8.4, 3.4), "Mean time of programs on four GPUs, with placement alone and with moves"
     ),
     Picture(
+        "balancing-load",
+        "balancing",
+        (8.4, 3.2),
+        "How much of four GPUs programs want, GPU by GPU, with placement alone and with moves",
+        draw=_draw_load,
+        has_enough=balancing.has_loads,
+    ),
+    Picture(
         "balancing-harm",
         "balancing",
         (8.4, 3.4),
@@ -113,7 +133,21 @@ ALL = (
         (8.4, 3.6),
         "Energy of GPUs with light programs joined on few of them, over that of placement alone",
     ),
-    Picture("migration", "migration", (8.4, 3.4), "Pauses of a program that moves to another GPU, by its memory"),
+    Picture(
+        "migration",
+        "migration",
+        (8.4, 3.4),
+        "Pauses of a program that moves to another GPU, by its memory",
+        has_enough=_has_replay,
+    ),
+    Picture(
+        "migration-parts",
+        "migration",
+        (8.4, 3.4),
+        "Part of a run of half a minute that one move costs a program, by its memory",
+        draw=_draw_moves,
+        has_enough=_has_replay,
+    ),
     Picture("oversubscription", "oversubscription", (8.4, 3.6), "Throughput by how much of a card is allocated"),
 )
 

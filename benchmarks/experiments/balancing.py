@@ -36,12 +36,16 @@ from scheduler.simulator.host.programs import PROGRAMS
 from scheduler.simulator.host.report import HostReport
 from scheduler.simulator.host.settings import HostSettings
 
-KIND = "order"
+KIND, LOAD = "order", "load"
+PARTS = ("orders", "load")
 SIMULATOR = "simulator"
 ARRIVALS_S = (7.0, 5.0, 3.0)
 PAPERS_S = 5.0
 """One program in so many seconds, where the paper says nothing else."""
 DIGITS = 5
+SIDES = ("placement alone", "placement and moves")
+LEVELS = ("less than half", "half and more", "more than all")
+"""Of a GPU that is wanted, as records have them in `levels`, GPU by GPU: parts of the time."""
 
 Runs = Mapping[int, Record]
 """Of one interval and mode, by the order's number."""
@@ -109,11 +113,21 @@ class Balancing(Experiment):
     name = "balancing"
     summary = "placement alone beside moves between GPUs, in simulation (DCUDA's Figures 10 to 14); uses no device"
     repetitions = 1
-    subjects: ClassVar[Subjects] = {KIND: ("interval_s", "balance", "order", "gpus")}
+    subjects: ClassVar[Subjects] = {
+        KIND: ("interval_s", "balance", "order", "gpus"),
+        LOAD: ("interval_s", "balance", "gpus"),
+    }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """What comes, and how often."""
         told = ",".join(f"{each:g}" for each in ARRIVALS_S)
+        parser.add_argument(
+            "--parts",
+            type=names_of(PARTS),
+            default=list(PARTS),
+            metavar="NAME,...",
+            help=f"of {', '.join(PARTS)}: what programs get, and how much of each GPU is wanted in the first order (all)",
+        )
         parser.add_argument(
             "--arrivals",
             type=arrivals,
@@ -138,14 +152,20 @@ class Balancing(Experiment):
         return SIMULATOR
 
     def nr_records(self, options: argparse.Namespace) -> int:
-        """One for each order, interval and mode."""
-        return len(all_settings(options))
+        """One for each order, interval and mode, and of the first order one of the GPUs' load."""
+        found = _wanted(options)
+        nr_first = sum(order == 0 for order, _ in found)
+        return len(found) * ("orders" in options.parts) + nr_first * ("load" in options.parts)
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
         """Orders are the outermost loop, so that an early end leaves whole ones."""
-        reporter.doing(f"{options.orders} orders on {options.gpus} GPUs")
-        for order, settings, report in simulated_all(all_settings(options)):
-            yield record_of(order, settings, report)
+        found = _wanted(options)
+        reporter.doing(f"{len({order for order, _ in found})} orders on {options.gpus} GPUs")
+        for order, settings, report in simulated_all(found):
+            if "orders" in options.parts:
+                yield record_of(order, settings, report)
+            if "load" in options.parts and order == 0:
+                yield _load_of(settings, report)
 
     def sheets(self, document: Document) -> list[Sheet]:
         """Means over orders."""
@@ -240,6 +260,46 @@ def plot_harm(document: Document, figure: Any) -> None:
     head(figure, finding, document, _told(some))
 
 
+def plot_load(document: Document, figure: Any) -> None:
+    """Figure 10: for which part of the time how much of each GPU was wanted, in the first order, with placement alone and with moves."""
+    both = _loads(document)
+    if both is None:
+        raise NotMeasurableError(f"a plot wants the load of GPUs with the modes {OFF} and {BALANCE}")
+    sides = figure.subplots(1, 2, sharey=True)
+    for axes, record, title in zip(sides, both, SIDES, strict=True):
+        below = [0.0] * record["gpus"]
+        names = [f"GPU {number}" for number in range(record["gpus"])]
+        for level, label in enumerate(LEVELS):
+            parts = [100 * each[level] for each in record["levels"]]
+            axes.bar(names, parts, width=0.6, bottom=below, label=label)
+            below = [low + more for low, more in zip(below, parts, strict=True)]
+        axes.set_title(title)
+    sides[0].set_ylabel("% of the time")
+    figure.legend(*sides[0].get_legend_handles_labels(), loc="outside right center", title="wanted of a GPU")
+    before, after = (f"{100 * fmean(each[-1] for each in record['levels']):.1f} %" for record in both)
+    finding = f"In one order GPUs are overloaded for {after} of the time with moves, {before} without"
+    interval_s = both[0]["interval_s"]
+    notes = [f"The first order of {len(PROGRAMS)} programs, one in {interval_s:g} s, simulated."]
+    if some := pairs(document, interval_s, BALANCE):
+        means = [f"{100 * fmean(pair[place]['overloaded'] for pair in some):.1f} %" for place in (1, 0)]
+        notes.append(f"Overloaded in the mean of {len(some)} orders: {means[0]} and {means[1]}.")
+    head(figure, finding, document, *notes)
+
+
+def has_loads(document: Document) -> bool:
+    """What `plot_load` draws is there."""
+    return _loads(document) is not None
+
+
+def _loads(document: Document) -> tuple[Record, Record] | None:
+    """With placement alone and with moves, at the paper's interval, or else at the longest that has both."""
+    found = {(record["interval_s"], record["balance"]): record for record in records(document, LOAD)}
+    for interval_s in (PAPERS_S, *sorted({interval_s for interval_s, _ in found}, reverse=True)):
+        if {(interval_s, OFF), (interval_s, BALANCE)} <= found.keys():
+            return found[interval_s, OFF], found[interval_s, BALANCE]
+    return None
+
+
 def all_settings(options: argparse.Namespace) -> list[tuple[int, HostSettings]]:
     """Each with the number of its order. A repetition has other orders, and other pauses."""
     return [
@@ -249,6 +309,11 @@ def all_settings(options: argparse.Namespace) -> list[tuple[int, HostSettings]]:
         for interval_s in options.arrivals
         for mode in options.balance
     ]
+
+
+def _wanted(options: argparse.Namespace) -> list[tuple[int, HostSettings]]:
+    """Of the load alone the first order is enough."""
+    return [each for each in all_settings(options) if "orders" in options.parts or each[0] == 0]
 
 
 def record_of(order: int, settings: HostSettings, report: HostReport) -> Record:
@@ -261,6 +326,19 @@ def record_of(order: int, settings: HostSettings, report: HostReport) -> Record:
         "order": order,
         "gpus": settings.nr_gpus,
         **figures,
+    }
+
+
+def _load_of(settings: HostSettings, report: HostReport) -> Record:
+    return {
+        "kind": LOAD,
+        "interval_s": settings.interval_ns / 1e9,
+        "balance": settings.balance,
+        "gpus": settings.nr_gpus,
+        "levels": [
+            [round(each / report.duration_ns, DIGITS) for each in (device.low_ns, device.middle_ns, device.over_ns)]
+            for device in report.devices
+        ],
     }
 
 
@@ -298,7 +376,7 @@ def _papers(document: Document) -> list[tuple[Record, Record]]:
 
 
 def _draw(axes: Any, some: Sequence[tuple[Record, Record]], name: str) -> None:
-    for place, label in ((0, "placement alone"), (1, "placement and moves")):
+    for place, label in enumerate(SIDES):
         axes.plot(range(1, len(some) + 1), [pair[place][name] for pair in some], "o", markersize=4, label=label)
 
 

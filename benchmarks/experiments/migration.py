@@ -29,9 +29,9 @@ from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, setting
 from benchmarks.guests import Moved, Session, open_session
-from benchmarks.paper import Finding
+from benchmarks.paper import Finding, claims
 from benchmarks.sheet import Sheet
-from benchmarks.style import LESS, head
+from benchmarks.style import GREY, LESS, head
 from benchmarks.systems import OURS
 from benchmarks.workloads import parse_report
 
@@ -39,7 +39,17 @@ KIND = "migration"
 HOW_TO_READ = "Each point is one move of a program between two GPUs, there or back."
 SIZES: Mapping[str, str] = {"cuda": "64M,1G,8G", "soft": "16M,64M"}
 REPLAY, SPAN, DRIVER = MEMORIES = ("replay", "span", "driver")
+LABELS: Mapping[str, str] = {REPLAY: "by replay", SPAN: "its memory by FairGV", DRIVER: "all by the driver"}
 CLAIMS = {REPLAY: "dcuda_migration", SPAN: "dcuda_checkpoint"}
+ABOVE_ITS_END: Mapping[str, Any] = {
+    "xycoords": ("axes fraction", "data"),
+    "xytext": (-4, 3),
+    "textcoords": "offset points",
+    "ha": "right",
+    "fontsize": 8,
+    "color": GREY,
+}
+"""Of a level line: where its name stands."""
 REGION_BYTES = 64 << 20
 BETWEEN_S = 0.5
 """The program computes between two moves."""
@@ -152,7 +162,7 @@ class Migration(Experiment):
         if not subjects:
             raise NotMeasurableError("no program was moved")
         axes = figure.subplots()
-        for memory, label in zip(MEMORIES, ("by replay", "its memory by FairGV", "all by the driver"), strict=True):
+        for memory, label in LABELS.items():
             points = [
                 (size / 2**20, pause)
                 for size, by in subjects
@@ -162,15 +172,48 @@ class Migration(Experiment):
             ]
             if points:
                 axes.plot(*zip(*points, strict=True), "o", alpha=0.6, label=label)
-        axes.set_xscale("log", base=2)
-        sizes = sorted({size for size, _ in subjects})
-        axes.set_xticks([size / 2**20 for size in sizes], [format_size(size) for size in sizes])
-        axes.set_xlim(sizes[0] / 2**20 / 1.5, sizes[-1] / 2**20 * 1.5)
+        _mark_sizes(axes, sorted({size for size, _ in subjects}))
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("memory of the program")
         axes.set_ylabel(f"pause, s\n{LESS}")
         axes.legend()
         head(figure, _told(document), document, HOW_TO_READ)
+
+
+def plot_parts(document: Document, figure: Any) -> None:
+    """Figure 9: what one move costs, as a part of a run. Nothing is drawn of moves that cost less than can be told."""
+    subjects = _subjects(document)
+    parts = {(size, by): fmean(map(_lost_s, _records(document, size, by))) / RUN_S for size, by in subjects}
+    parts = {subject: part for subject, part in parts.items() if part > 0}
+    if not parts:
+        raise NotMeasurableError("no program was moved")
+    axes = figure.subplots()
+    for memory, label in LABELS.items():
+        points = [(size / 2**20, 100 * part) for (size, by), part in parts.items() if by == memory]
+        if points:
+            axes.plot(*zip(*points, strict=True), "o-", label=label)
+    for memory, whose in ((REPLAY, "DCUDA's"), (SPAN, "NVCR's")):
+        axes.axhline(100 * claims()[CLAIMS[memory]].value, linestyle=":", linewidth=1, color=GREY)
+        axes.annotate(f"{whose} most", (1, 100 * claims()[CLAIMS[memory]].value), **ABOVE_ITS_END)
+    _mark_sizes(axes, sorted({size for size, _ in subjects}))
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g} %")
+    axes.set_ylabel(f"of {RUN_S:g} s\n{LESS}")
+    axes.legend(loc="upper left")
+    (size, memory), part = min(parts.items(), key=lambda each: (MEMORIES.index(each[0][1]), -each[0][0]))
+    finding = f"One move of a program with {format_size(size)} costs {100 * part:.2g} % of a run of half a minute, {LABELS[memory]}"
+    head(
+        figure,
+        finding,
+        document,
+        "Time that a program loses by a move, by its own rate. NVCR is what DCUDA is compared with.",
+    )
+
+
+def _mark_sizes(axes: Any, sizes: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([size / 2**20 for size in sizes], [format_size(size) for size in sizes])
+    axes.set_xlim(sizes[0] / 2**20 / 1.5, sizes[-1] / 2**20 * 1.5)
+    axes.set_xlabel("memory of the program")
 
 
 def _told(document: Document) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from benchmarks.build import NAMES
-from benchmarks.cli import main
+from benchmarks.cli import conduct_of, main
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.experiments.balancing import SIMULATOR, arrivals, balance_modes, plot_harm
+from benchmarks.experiments.balancing import SIMULATOR, arrivals, balance_modes, has_loads, plot_harm, plot_load
 from benchmarks.paper import claims
 from benchmarks.results import beside_the_paper
 from benchmarks.style import THEMES, figure_of
@@ -21,7 +21,7 @@ EXPERIMENT = EXPERIMENTS["balancing"]
 HEAD = {"experiment": "balancing", "device": SIMULATOR, "date": "2026-01-02", "machine": "2 cores", "command": "bench"}
 
 
-def run(order: int, mode: str, interval_s: float = 5.0, **figures: float) -> dict[str, Any]:
+def run(order: int, mode: str, interval_s: float = 5.0, **figures: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "overloaded": 0.2,
         "beyond": 0.1,
@@ -94,6 +94,33 @@ def test_pictures(tmp_path: Path) -> None:
         EXPERIMENT.plot(document(*BEFORE), figure)
 
 
+def test_the_picture_of_one_order(tmp_path: Path) -> None:
+    def load(mode: str, interval_s: float, over: float) -> dict[str, Any]:
+        levels = [[0.1, 0.9 - over, over]] * 4
+        return {"kind": "load", "interval_s": interval_s, "balance": mode, "gpus": 4, "levels": levels}
+
+    loads = (load("off", 7.0, 0.5), load("balance", 7.0, 0.4), load("off", 5.0, 0.2), load("balance", 5.0, 0.1))
+    with figure_of((8.4, 3.2), THEMES["light"]) as figure:
+        plot_load(document(*BEFORE, *AFTER, *loads), figure)
+        heights = [[patch.get_height() for patch in axes.patches[::4]] for axes in figure.axes]
+        figure.savefig(tmp_path / "load.svg")
+    assert heights == [pytest.approx([10, 70, 20]), pytest.approx([10, 80, 10])]
+    text = (tmp_path / "load.svg").read_text()
+    assert "In one order GPUs are overloaded for 10.0 % of the time with moves, 20.0 % without" in text
+    assert "Overloaded in the mean of 2 orders: 6.0 % and 30.0 %." in text
+    with figure_of((8.4, 3.2), THEMES["light"]) as figure:
+        with pytest.raises(NotMeasurableError, match="the load of GPUs"):
+            plot_load(document(loads[0], loads[3]), figure)
+        plot_load(document(*loads[:2]), figure)
+    assert [has_loads(document(*found)) for found in (loads[:2], loads[1:3], ())] == [True, False, False]
+
+
+@pytest.mark.parametrize(("parts", "nr"), [("orders,load", 4 * 9 + 4), ("orders", 4 * 9), ("load", 4)])
+def test_the_load_is_of_the_first_order_alone(parts: str, nr: int) -> None:
+    options = conduct_of(["balancing", "--parts", parts, "--orders", "9", "--arrivals", "7,5"]).options
+    assert EXPERIMENT.nr_records(options) == nr
+
+
 @pytest.mark.parametrize("text", ["off", "off,off", "off,evenly"])
 def test_two_modes_are_compared(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
@@ -118,8 +145,12 @@ def test_one_order(tmp_path: Path) -> None:
     assert main(words) == 0
     said = json.loads(path.read_text())
     assert said["device"] == SIMULATOR
-    assert [(record["order"], record["balance"]) for record in said["records"]] == [(0, "off"), (0, "balance")]
-    before, after = said["records"]
+    before, after = (record for record in said["records"] if record["kind"] == "order")
+    loads = [record for record in said["records"] if record["kind"] == "load"]
+    assert [(record["order"], record["balance"]) for record in (before, after)] == [(0, "off"), (0, "balance")]
     assert 0 < after["overloaded"] < before["overloaded"]
+    for record, load in zip((before, after), loads, strict=True):
+        assert [sum(parts) for parts in load["levels"]] == pytest.approx([1] * 3, abs=1e-4)
+        assert sum(parts[2] for parts in load["levels"]) / 3 == pytest.approx(record["overloaded"], abs=1e-4)
     assert before["nr_moves"] == 0 < after["nr_moves"]
     assert plot.read_bytes().startswith(b"\x89PNG")

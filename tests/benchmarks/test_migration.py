@@ -80,6 +80,16 @@ def test_the_picture_begins_with_its_finding() -> None:
         EXPERIMENT.plot({"records": []}, None)
 
 
+def test_the_picture_of_what_a_move_costs() -> None:
+    [picture] = [picture for picture in ALL if picture.name == "migration-parts"]
+    text = drawn(picture, DOCUMENT, THEMES["light"]).decode()
+    assert "One move of a program with 1 GiB costs 5 % of a run of half a minute, by replay" in text
+    assert "NVCR's most" in text
+    without_loss = {**record(GIB, "replay", 0.02), "took_s": 7.0}
+    with pytest.raises(NotMeasurableError, match="no program was moved"):
+        drawn(picture, {**HEAD, "records": [without_loss]}, THEMES["light"])
+
+
 @pytest.mark.parametrize(("words", "said"), [(("--sizes", "1M,much"), "'much' is not a size"), (("--moves", "0"), "")])
 def test_words_that_cannot_be(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
     if said:
