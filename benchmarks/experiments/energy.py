@@ -50,6 +50,8 @@ CLAIMS = {7.0: "dcuda_energy_light", 5.0: "dcuda_energy_medium", 3.0: "dcuda_ene
 PAPERS = {7.0: 70449 / 81201, 5.0: 70921 / 74935, 3.0: 68771 / 70611}
 """Its table 2: J with moves over those without, at one program in so many s."""
 LIGHT_DEMAND = 0.2
+LEAST_USED = 0.5
+"""A program without pauses that uses less of its GPU was kept from it, and its watts are taken as if it had used so much."""
 PAIR_NS = 30_000_000_000
 
 
@@ -220,11 +222,16 @@ def why_not(device: str) -> str:
 
 
 def watts_of(live: Sequence[Record]) -> Power | None:
-    """Of one GPU, for the model; None where not all three cases were measured, or watts do not rise."""
+    """
+    Of one GPU, for the model; None where not all three cases were measured, or watts do not rise. Programs that never pause leave a GPU idle
+    between two requests: the third is as if they did not.
+    """
     found = [[_watts(each) / NR_GPUS for each in live if each["case"] == case.name] for case in (EMPTY, IDLE, BUSY)]
     if not all(found):
         return None
-    watts = [round(fmean(each), 1) for each in found]
+    idle, awake, busy = map(fmean, found)
+    used = fmean(part for each in live if each["case"] == BUSY.name for part in each["used"])
+    watts = [round(each, 1) for each in (idle, awake, awake + (busy - awake) / max(used, LEAST_USED))]
     return Power(*watts) if watts == sorted(watts) else None
 
 

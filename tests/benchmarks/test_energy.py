@@ -1,6 +1,9 @@
 """Energy of programs that are joined: the arithmetic on made records, what is refused, NVML's child, and light programs on two softgpus."""
 
 import json
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -8,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cli import main
-from benchmarks.devices import private_device
+from benchmarks.devices import native_environment, private_device
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS, balancing, energy, joined
 from benchmarks.experiments.energy import LIVE, PAIR, demand_of, reckoned, watts_of
@@ -80,6 +83,8 @@ def test_the_model_goes_by_what_was_measured() -> None:
     assert reckoned(MEASURED[5], power) == pytest.approx(10 * (71 + 111 + 290 * 0.5))
     assert reckoned(MEASURED[0], power) == pytest.approx(1420)
     assert demand_of(MEASURED) == 0.2
+    half = [MEASURED[0], MEASURED[1], live(BUSY, 250, 252, gpus=(0, 1), used=0.8, passes=1)]
+    assert watts_of(half) == Power(71, 111, 111 + 140 / 0.8)
     assert watts_of(MEASURED[1:]) is None
     assert watts_of([live(EMPTY, 130, 130), *MEASURED[1:]]) is None, "watts rise"
     assert demand_of(MEASURED[:4]) is None
@@ -120,6 +125,16 @@ def test_softgpu_has_no_power(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     before, after = said["records"]
     assert (before["nr_moves"], after["nr_moves"]) == (0, 1)
     assert after["joules"] < before["joules"]
+
+
+def test_devices_by_their_numbers() -> None:
+    """As softgpu's driver tells them."""
+    code = "import json; from benchmarks.devices import device_uuids; print(json.dumps(device_uuids()))"
+    environment = native_environment("soft", FAIRGV_SOFTGPU_DEVICES="2")
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    first, second = json.loads(ended.stdout)
+    assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", first)
+    assert first != second
 
 
 def test_a_host_of_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
