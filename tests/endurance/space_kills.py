@@ -4,12 +4,11 @@ them or for its worker, at random, again and again.
 Each time whoever was killed, or lost its worker, ends with an error, and the other one goes on: it has to answer with right results before
 another program takes the place. Best effort's kernels are larger than the device, so that they go persistently: they come to no end while room
 is asked for that nobody uses. A page has 256 slots for workers, so one that did not come back each time would be missed before the end of a
-long run. At the end no vGPU, no process of the space and no file in /dev/shm is left. The seed comes first: the same one gives the same kills.
+long run. At the end no vGPU, no process of the space and no file in /dev/shm is left.
 
 Wrong when: the machine is so loaded that an answer takes a minute.
 """
 
-import argparse
 import contextlib
 import os
 import random
@@ -17,7 +16,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,16 +23,11 @@ from pathlib import Path
 
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
 from tests.end_to_end.space_programs import BEST_EFFORT, CRITICAL, processes, worker
+from tests.endurance.kills import LIMIT_S, SHARED, KillsError, expect_gone, main, mapped
 from tests.endurance.processes import children
 
-LIMIT_S = 60.0
 MOST_APART_S = 0.1
 """Between an answer and the next kill."""
-SHARED = Path("/dev/shm")
-
-
-class KillsError(Exception):
-    """What was wrong, after which kill."""
 
 
 class Program:
@@ -90,13 +83,13 @@ def run(kills: int, luck: random.Random, state_dir: Path) -> Counter[str]:
     before = set(SHARED.iterdir())
     host = start_host(state_dir, space="mps")
     done: Counter[str] = Counter()
-    mapped: set[Path] = set()
+    seen: set[Path] = set()
     try:
         with _two(host) as (critical, best):
             for _ in range(kills):
                 victim, other = (critical, best) if luck.random() < 0.5 else (best, critical)
                 what = luck.choice(("program", "worker"))
-                mapped |= set(_mapped(host))
+                seen |= mapped(_pids(host))
                 time.sleep(luck.uniform(0, MOST_APART_S))
                 victim.kill(what)
                 other.answers()
@@ -110,9 +103,7 @@ def run(kills: int, luck: random.Random, state_dir: Path) -> Counter[str]:
         wait_until(lambda: processes(host) == {}, "nor a process of it")
     finally:
         stop_host(host)
-    left = [path for path in mapped - before if path.exists()]
-    if left:
-        raise KillsError(f"left in {SHARED}: {', '.join(map(str, left))}")
+    expect_gone(seen - before)
     return done
 
 
@@ -126,32 +117,10 @@ def _two(host: Host) -> Iterator[tuple[Program, Program]]:
         yield programs[0], programs[1]
 
 
-def _mapped(host: Host) -> Iterator[Path]:
-    """Files of /dev/shm that workers and the daemon map."""
-    pids = [int(host.status()["pid"]), *(worker(host, each[1]) for each in (CRITICAL, BEST_EFFORT))]
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            words = (line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
-            yield from (Path(word[5]) for word in words if len(word) > 5 and word[5].startswith(f"{SHARED}/"))
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="space_kills", description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="fairgv-kills-") as folder:
-        try:
-            done = run(options.kills, random.Random(options.seed), Path(folder))
-        except KillsError as error:
-            print(error, file=sys.stderr)
-            return 1
-    print(
-        f"{done.total()} kills, the other one went on after each: {', '.join(f'{n} {w}' for w, n in sorted(done.items()))}"
-    )
-    return 0
+def _pids(host: Host) -> list[int]:
+    """Those of the daemon and of both workers."""
+    return [int(host.status()["pid"]), *(worker(host, each[1]) for each in (CRITICAL, BEST_EFFORT))]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("space_kills", __doc__, 200, run))
