@@ -1,7 +1,8 @@
 /*
- * sockets serve PORT NR: an echo server of NR blocks, until a connection sends "end". sockets ask PORT BYTES NR: NR
- * blocks that each connect, send so many bytes, get them back and compare. sockets end PORT: sends "end". sockets
- * errors PORT: what calls that fail return, beside a server.
+ * sockets serve PORT NR [PATH]: an echo server of NR blocks, until a connection sends "end"; with a path all that comes
+ * goes by that file, where each block has a place. sockets ask PORT BYTES NR: NR blocks that each connect, send so many
+ * bytes, get them back and compare. sockets end PORT: sends "end". sockets errors PORT: what calls that fail return,
+ * beside a server.
  */
 #include <csignal>
 #include <cstdio>
@@ -16,32 +17,60 @@ namespace
 using Bytes = unsigned char;
 constexpr unsigned buffer_bytes = 512 * 1024;
 
-__device__ void serve(Loop *loop, int listening, Bytes *buffer);
+/* A block's: its sockets, where bytes come to, and the file by which they go, or -1. */
+struct Server {
+    int listening, file;
+    Bytes *buffer;
+};
 
-__device__ void echo(Loop *loop, int listening, int connection, Bytes *buffer)
+__device__ void serve(Loop *loop, Server server);
+__device__ void echo(Loop *loop, Server server, int connection);
+
+__device__ void answer(Loop *loop, Server server, int connection, int received)
 {
-    gloop::net::receive(loop, connection, buffer_bytes, buffer, [=](Loop *loop, int received) {
+    gloop::net::send(loop, connection, received, server.buffer,
+                     [=](Loop *loop, int) { echo(loop, server, connection); });
+}
+
+/* Nothing is left of what came but in the file. */
+__device__ void answer_by_file(Loop *loop, Server server, int connection, int received)
+{
+    const unsigned long long place = loop->logicalBlockIdx().x * buffer_bytes;
+    gloop::fs::write(loop, server.file, place, received, server.buffer, [=](Loop *loop, int written) {
+        for (int byte = threadIdx.x; byte < received; byte += blockDim.x) {
+            server.buffer[byte] = 0;
+        }
+        gloop::fs::read(loop, server.file, place, received, server.buffer,
+                        [=](Loop *loop, int read) { answer(loop, server, connection, read); });
+    });
+}
+
+__device__ void echo(Loop *loop, Server server, int connection)
+{
+    const Bytes *buffer = server.buffer;
+    gloop::net::receive(loop, connection, buffer_bytes, server.buffer, [=](Loop *loop, int received) {
         if (received == 3 && buffer[0] == 'e' && buffer[1] == 'n' && buffer[2] == 'd') {
             gloop::net::close(loop, connection, [=](Loop *loop, int) { loop->forceExit(); });
         } else if (received <= 0) {
-            gloop::net::close(loop, connection, [=](Loop *loop, int) { serve(loop, listening, buffer); });
+            gloop::net::close(loop, connection, [=](Loop *loop, int) { serve(loop, server); });
+        } else if (server.file < 0) {
+            answer(loop, server, connection, received);
         } else {
-            gloop::net::send(loop, connection, received, buffer,
-                             [=](Loop *loop, int) { echo(loop, listening, connection, buffer); });
+            answer_by_file(loop, server, connection, received);
         }
     });
 }
 
-__device__ void serve(Loop *loop, int listening, Bytes *buffer)
+__device__ void serve(Loop *loop, Server server)
 {
-    gloop::net::accept(loop, listening, [=](Loop *loop, int connection) {
+    gloop::net::accept(loop, server.listening, [=](Loop *loop, int connection) {
         if (connection >= 0) {
-            echo(loop, listening, connection, buffer);
+            echo(loop, server, connection);
         }
     });
 }
 
-void serve_all(gloop::HostLoop &host, int port, unsigned nr_blocks)
+void serve_all(gloop::HostLoop &host, int port, unsigned nr_blocks, const gloop::Name path)
 {
     Bytes *buffers = nullptr;
     int *listening = nullptr;
@@ -54,7 +83,16 @@ void serve_all(gloop::HostLoop &host, int port, unsigned nr_blocks)
     std::fflush(stdout);
     const int socket = *listening;
     host.launch(nr_blocks, 64, [=] __device__(Loop *loop) {
-        serve(loop, socket, buffers + std::size_t(loop->logicalBlockIdx().x) * buffer_bytes);
+        Bytes *buffer = buffers + std::size_t(loop->logicalBlockIdx().x) * buffer_bytes;
+        if (path.text[0] == 0) {
+            serve(loop, {socket, -1, buffer});
+        } else {
+            gloop::fs::open(loop, path.text, O_RDWR | O_CREAT, 0600, [=](Loop *loop, int file) {
+                if (file >= 0) {
+                    serve(loop, {socket, file, buffer});
+                }
+            });
+        }
     });
     host.launch(1, 32, [=] __device__(Loop *loop) {
         gloop::net::accept(loop, socket, [=](Loop *, int result) { *listening = result; });
@@ -153,7 +191,7 @@ int main(int nr_arguments, char **arguments)
     try {
         gloop::HostLoop host;
         if (what == "serve") {
-            serve_all(host, port, std::stoul(arguments[3]));
+            serve_all(host, port, std::stoul(arguments[3]), gloop::Name(nr_arguments > 4 ? arguments[4] : ""));
         } else if (what == "ask") {
             ask_all(host, port, std::stoul(arguments[3]), std::stoul(arguments[4]));
         } else if (what == "end") {
