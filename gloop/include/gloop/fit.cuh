@@ -11,7 +11,6 @@ namespace gloop::detail
 struct Fit {
     unsigned nr_blocks;
     size_t shared_bytes; /* of a block, the kernel's own and what the launch adds */
-    uint64_t cycles_per_us;
 };
 
 inline int attribute_of(cudaDeviceAttr attribute, int device)
@@ -19,6 +18,13 @@ inline int attribute_of(cudaDeviceAttr attribute, int device)
     int value = 0;
     check(cudaDeviceGetAttribute(&value, attribute, device), "an attribute of the device");
     return value;
+}
+
+/* Asked once: drivers read the clock rate across the bus, which may take longer than a kernel. */
+inline uint64_t cycles_per_us_of(int device)
+{
+    const int clock_khz = attribute_of(cudaDevAttrClockRate, device);
+    return clock_khz >= 1000 ? clock_khz / 1000 : 1000;
 }
 
 inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, size_t shared_bytes)
@@ -55,8 +61,6 @@ inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, siz
                     text(all_shared) + " bytes of shared memory do not fit a multiprocessor");
     }
     const uint64_t nr_resident = uint64_t(nr_each) * attribute_of(cudaDevAttrMultiProcessorCount, device);
-    const int clock_khz = attribute_of(cudaDevAttrClockRate, device);
-    const uint64_t cycles_per_us = clock_khz >= 1000 ? clock_khz / 1000 : 1000;
-    return {unsigned(std::min(nr_logical, nr_resident)), all_shared, cycles_per_us};
+    return {unsigned(std::min(nr_logical, nr_resident)), all_shared};
 }
 } // namespace gloop::detail

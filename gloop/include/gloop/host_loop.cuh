@@ -25,7 +25,8 @@ __global__ void event_loops(const __grid_constant__ Launch launch, const __grid_
 
 /* All that a host loop has, so that a forked child may leave it alone. */
 struct Parts {
-    explicit Parts(const Options &options, int device) : word(word_of(device)), service(options, device)
+    explicit Parts(const Options &options, int device)
+        : cycles_per_us(cycles_per_us_of(device)), word(word_of(device)), service(options, device)
     {
         check(cudaStreamCreate(&stream), "a stream");
         check(cudaEventCreateWithFlags(&ended, cudaEventBlockingSync | cudaEventDisableTiming), "an event");
@@ -36,6 +37,7 @@ struct Parts {
         cudaStreamDestroy(stream);
     }
 
+    const uint64_t cycles_per_us;
     std::shared_ptr<uint32_t> word;
     Service service;
     cudaStream_t stream = nullptr;
@@ -144,8 +146,8 @@ class HostLoop
         detail::check(cudaMemsetAsync(launch.control, 0, sizeof(detail::Control), parts_->stream),
                       "the control of a launch");
         launch.give_way = parts_->word.get();
-        launch.look_cycles = fit.cycles_per_us * look_us;
-        launch.idle_cycles = fit.cycles_per_us * options_.idle_us;
+        launch.look_cycles = parts_->cycles_per_us * look_us;
+        launch.idle_cycles = parts_->cycles_per_us * options_.idle_us;
         launch.logical[0] = blocks.x;
         launch.logical[1] = blocks.y;
         launch.logical[2] = blocks.z;
