@@ -39,6 +39,7 @@ template <class Where> template <class Entry> __device__ void DeviceLoop<Where>:
 template <class Where> __device__ void DeviceLoop<Where>::begin_fresh()
 {
     place_ = {};
+    place_.logical = no_logical;
     place_.free = ~0u;
     place_.own_free = (1u << own_places) - 1;
     points_left_ = launch_->points;
@@ -71,11 +72,14 @@ template <class Where> __device__ void DeviceLoop<Where>::call_next()
     reinterpret_cast<Run<DeviceLoop>>(slot.callback)(this, slot);
 }
 
+/* The first has the block's number, as the device deals out evenly; later ones are for whoever is done. */
 template <class Where> __device__ bool DeviceLoop<Where>::begin_logical_block()
 {
-    place_.keeps = 0;
     const uint32_t *grid = launch_->logical;
-    place_.logical = tell(Thread::is_first() ? atomicAdd(&launch_->control->next, 1) : 0);
+    const bool is_later = place_.logical != no_logical;
+    place_.logical =
+        is_later ? gridDim.x + tell(Thread::is_first() ? atomicAdd(&launch_->control->next, 1) : 0) : blockIdx.x;
+    place_.keeps = 0;
     return place_.logical < grid[0] * grid[1] * grid[2];
 }
 

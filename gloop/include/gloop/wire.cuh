@@ -26,6 +26,7 @@ constexpr size_t name_bytes = 256;
 constexpr size_t page_bytes = 64 * 1024;
 constexpr uint32_t page_in = 1, page_out = 2; /* a block's two pages in pinned memory, as bits */
 constexpr unsigned most_keeps = 8;
+constexpr uint32_t no_logical = ~0u;
 constexpr unsigned own_places = 2; /* closures of postTaskPerThread that wait at once */
 
 enum class Call { open, read, write, map, unmap, sync, stat, resize, close, connect, bind, end, accept, receive, send };
@@ -66,7 +67,7 @@ struct Control {
     uint32_t begun; /* blocks in the kernel */
     uint32_t idle;  /* of these, how many have had nothing to do for long */
     uint32_t stop;  /* a block has left, so all shall */
-    uint32_t next;  /* logical block that nobody has begun */
+    uint32_t next;  /* logical block that nobody has begun, from the first on that no block has by its number */
 };
 
 struct alignas(16) Slot {

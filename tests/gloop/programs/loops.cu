@@ -117,6 +117,10 @@ template <class Where> void all(gloop::HostLoop &host, unsigned long long *sums)
     });
     tell("blocks", sums);
     host.launch<Where>(nr_blocks, nr_threads, [=] __device__(DeviceLoop<Where> *loop) {
+        sums[loop->logicalBlockIdx().x] = blockIdx.x; /* as many as are on the device at once */
+    });
+    tell("own", sums);
+    host.launch<Where>(nr_blocks, nr_threads, [=] __device__(DeviceLoop<Where> *loop) {
         loop->postTask([=](DeviceLoop<Where> *loop) {
             sums[0] = 1;
             loop->postTask([=](DeviceLoop<Where> *) { sums[0] = 2; });
