@@ -20,14 +20,15 @@ class Cache
         if (nr_pages_) { pages_ = make_memory(nr_pages_ * page_bytes, false); }
     }
 
-    /* An address, or minus errno. What lies behind the file's end is zero. */
-    int64_t map(Copier &copier, const Line &line)
+    /* An address, or minus errno; by null also 0, for pages that are not there. Behind the file's end all is zero. */
+    int64_t map(Copier *copier, const Line &line)
     {
         struct stat file;
         if (::fstat(line.fd, &file) != 0) { return -errno; }
         if (line.bytes == 0 || line.offset >= uint64_t(file.st_size)) { return -EINVAL; }
         std::unique_lock lock(mutex_);
         Piece *piece = find(file, line);
+        if (!copier && (!piece || piece->is_loading)) { return 0; }
         for (; piece && piece->is_loading; piece = find(file, line)) { loaded_.wait(lock); }
         if (piece) {
             nr_hits_++;
@@ -36,7 +37,7 @@ class Cache
             return -ENOMEM;
         } else {
             lock.unlock();
-            const int64_t result = load(copier, *piece, line.fd);
+            const int64_t result = load(*copier, *piece, line.fd);
             lock.lock();
             piece->is_loading = false;
             loaded_.notify_all();

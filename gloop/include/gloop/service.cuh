@@ -137,7 +137,11 @@ class Service
             const std::lock_guard lock(mutex_);
             open_.erase(job.line.fd);
         }
-        if (call >= Call::end && (call != Call::send || job.line.page || job.line.bytes == 0)) {
+        /* What many blocks ask for again and again, and what takes less time than to wake another thread. */
+        const int64_t mapped = call == Call::map ? cache_.map(nullptr, job.line) : 0;
+        if (mapped || call == Call::unmap) {
+            answer(job, mapped ? mapped : cache_.unmap(job.line.address));
+        } else if (call >= Call::end && (call != Call::send || job.line.page || job.line.bytes == 0)) {
             sockets_.serve(std::move(job));
         } else {
             give_work(std::move(job));
@@ -207,9 +211,7 @@ class Service
             cache_.forget(line.fd);
             return answer(job, result);
         case Call::map:
-            return answer(job, cache_.map(copier, line));
-        case Call::unmap:
-            return answer(job, cache_.unmap(line.address));
+            return answer(job, cache_.map(&copier, line));
         case Call::sync:
             return answer(job, cache_.sync(copier, line));
         case Call::stat:
