@@ -1,7 +1,7 @@
 /*
  * Approximate image matching of the GPUfs project on GLoop, by files that are mapped. Plain all images are on the
- * device before the one launch; split a launch is for a window of the known images; by gloop blocks map window after
- * window, which the page cache in the device's memory has once for all of them.
+ * device before the one launch; split a launch is for some of the known images; by gloop files are opened once, and
+ * blocks map window after window, which the page cache in the device's memory has once for all of them.
  *
  * --folder DIR: where the files are made. --cold: a host loop of its own for each round, so that its page cache is
  * empty.
@@ -58,6 +58,7 @@ static void prepare_device(void)
     if (port_run.way == PORT_GLOOP) {
         album.files.known = path_on_device(album.known);
         album.files.asked = path_on_device(album.asked);
+        BENCHMARK_CUDA(cudaMalloc(&album.files.descriptors, 2 * sizeof(int)));
         BENCHMARK_CUDA(cudaMalloc(&album.files.failure, sizeof(*album.files.failure)));
         BENCHMARK_CUDA(cudaMemset(album.files.failure, 0, sizeof(*album.files.failure)));
     } else {
@@ -73,7 +74,8 @@ static double prepare(size_t size)
     }
     album.loops.nr_asked = (int)size;
     album.loops.nr_known = size < MANY_ASKED ? 72 : 1 << 14;
-    album.files.window = size < MANY_ASKED ? 16 : 256;
+    album.files.window = size < MANY_ASKED ? 32 : 1 << 12;
+    album.files.step = size < MANY_ASKED ? 16 : 128;
     album.found.resize(size);
     uint8_t *known = (uint8_t *)benchmark_allocate(album.loops.nr_known, IMAGES_BYTES);
     uint8_t *asked = (uint8_t *)benchmark_allocate(size, IMAGES_BYTES);
@@ -122,35 +124,40 @@ static void split_round(void)
     begin_round();
     read_files();
     port_time([] {
-        for (int first = 0; first < album.loops.nr_known; first += IMAGES_STEP) {
-            int end = std::min(first + IMAGES_STEP, album.loops.nr_known);
+        for (int first = 0; first < album.loops.nr_known; first += album.files.step) {
+            int end = std::min(first + album.files.step, album.loops.nr_known);
             images_plain<<<album.loops.nr_asked, IMAGES_THREADS>>>(album.device, first, end);
         }
     });
     end_round();
 }
 
-static void launch_on_gloop(void)
-{
-    struct images device = album.device;
-    struct images_files files = album.files;
-    port_host().launch(device.nr_asked, IMAGES_THREADS,
-                       [=] __device__(gloop::DeviceLoop<> *loop) { images_block_on(loop, device, files); });
-}
-
-static void gloop_round(void)
+/* Ends the program where a call failed. */
+template <class Entry> static void launch_on_gloop(int nr_blocks, const Entry &entry)
 {
     long long failure;
-    if (album.is_cold) {
-        port_run.host.reset();
-    }
-    begin_round();
-    port_time(launch_on_gloop);
-    end_round();
+    port_host().launch(nr_blocks, IMAGES_THREADS, entry);
     BENCHMARK_CUDA(cudaMemcpy(&failure, album.files.failure, sizeof(failure), cudaMemcpyDeviceToHost));
     if (failure) {
         benchmark_fail("a call of gloop failed: %s", strerror((int)-failure));
     }
+}
+
+static void gloop_round(void)
+{
+    struct images device = album.device;
+    struct images_files files = album.files;
+    if (album.is_cold) {
+        port_run.host.reset();
+    }
+    begin_round();
+    port_time([=] {
+        launch_on_gloop(1, [=] __device__(gloop::DeviceLoop<> *loop) { images_open_on(loop, files); });
+        launch_on_gloop(device.nr_asked,
+                        [=] __device__(gloop::DeviceLoop<> *loop) { images_block_on(loop, device, files); });
+        launch_on_gloop(1, [=] __device__(gloop::DeviceLoop<> *loop) { images_close_on(loop, files); });
+    });
+    end_round();
 }
 
 static void loops_round(void)
@@ -171,6 +178,7 @@ static void release(void)
         if (port_run.way == PORT_GLOOP) {
             BENCHMARK_CUDA(cudaFree((void *)album.files.known));
             BENCHMARK_CUDA(cudaFree((void *)album.files.asked));
+            BENCHMARK_CUDA(cudaFree(album.files.descriptors));
             BENCHMARK_CUDA(cudaFree(album.files.failure));
         } else {
             BENCHMARK_CUDA(cudaFree((void *)album.device.known));

@@ -15,14 +15,15 @@ enum {
     IMAGES_THREADS = 256,
     IMAGES_WARPS = IMAGES_THREADS / 32,
     IMAGES_WORDS = IMAGES_BYTES / 4 / 32, /* of an image, for each thread of a warp */
-    IMAGES_STEP = 16,                     /* images between two scheduling points */
 };
 
 /* What callbacks are passed beside the images. All of it lies in the device's memory. */
 struct images_files {
     const char *known, *asked; /* paths */
+    int *descriptors;          /* of both, once they are open */
     long long *failure;        /* what a call gave that failed */
-    int window;                /* images that are mapped at a time; a multiple of IMAGES_STEP */
+    int window;                /* images that are mapped at a time */
+    int step;                  /* of these, how many between two scheduling points */
 };
 
 static __device__ unsigned images_distance(const unsigned *one, const unsigned *other, unsigned lane)
@@ -57,35 +58,47 @@ static __device__ void images_compare_block(const uint8_t *asked, const uint8_t 
 
 static __global__ void images_plain(struct images images, int first, int end)
 {
-    for (; first < end; first += IMAGES_STEP) {
-        images_compare_block(images.asked + (long)blockIdx.x * IMAGES_BYTES, images.known + (long)first * IMAGES_BYTES,
-                             first, min(IMAGES_STEP, end - first), images.nearest + blockIdx.x);
-    }
+    images_compare_block(images.asked + (long)blockIdx.x * IMAGES_BYTES, images.known + (long)first * IMAGES_BYTES,
+                         first, end - first, images.nearest + blockIdx.x);
 }
 
-/* Where a block is: the image that it asks for, mapped, the file of known ones, and the window of it that is mapped. */
-struct images_place {
-    const uint8_t *asked, *known;
-    int fd_asked, fd_known, first;
-};
-
-/* Unmaps and closes what is there; the first call that failed is what the host is told. */
-template <class Loop>
-__device__ void images_end_on(Loop *loop, struct images_files files, struct images_place place, long long result)
+static __device__ void images_note(const struct images_files &files, long long result)
 {
-    const auto nothing = [](Loop *loop, long long result) {};
     if (threadIdx.x == 0 && result < 0) {
         *files.failure = result;
     }
-    if (place.asked) {
-        gloop::fs::munmap(loop, place.asked, nothing);
+}
+
+/* Opens both files, for all blocks that come later. */
+template <class Loop> __device__ void images_open_on(Loop *loop, struct images_files files)
+{
+    const char *const paths[] = {files.known, files.asked};
+    for (int file = 0; file < 2; file++) {
+        gloop::fs::open(loop, paths[file], O_RDONLY, [=](Loop *loop, long long result) {
+            files.descriptors[file] = (int)result;
+            images_note(files, result);
+        });
     }
-    if (place.fd_asked >= 0) {
-        gloop::fs::close(loop, place.fd_asked, nothing);
+}
+
+template <class Loop> __device__ void images_close_on(Loop *loop, struct images_files files)
+{
+    for (int file = 0; file < 2; file++) {
+        gloop::fs::close(loop, files.descriptors[file],
+                         [=](Loop *loop, long long result) { images_note(files, result); });
     }
-    if (place.fd_known >= 0) {
-        gloop::fs::close(loop, place.fd_known, nothing);
-    }
+}
+
+/* Where a block is: the image that it asks for, and the window of known ones that is mapped, from this image on. */
+struct images_place {
+    const uint8_t *asked, *known;
+    int first;
+};
+
+/* Nobody waits for the answer. */
+template <class Loop> __device__ void images_unmap_on(Loop *loop, struct images_files files, const uint8_t *mapped)
+{
+    gloop::fs::munmap(loop, mapped, [=](Loop *loop, long long result) { images_note(files, result); });
 }
 
 template <class Loop>
@@ -98,72 +111,50 @@ __device__ void images_step_on(Loop *loop, struct images images, struct images_f
                                int done)
 {
     int end = min(files.window, images.nr_known - place.first);
-    for (; done < end; done += IMAGES_STEP) {
-        images_compare_block(place.asked, place.known + (long)done * IMAGES_BYTES, place.first + done,
-                             min(IMAGES_STEP, end - done), images.nearest + loop->logicalBlockIdx().x);
-        if (loop->postTaskIfNecessary(
-                [=](Loop *loop) { images_step_on(loop, images, files, place, done + IMAGES_STEP); })) {
+    while (done < end) {
+        int nr = min(files.step, end - done);
+        images_compare_block(place.asked, place.known + (long)done * IMAGES_BYTES, place.first + done, nr,
+                             images.nearest + loop->logicalBlockIdx().x);
+        done += nr;
+        if (loop->postTaskIfNecessary([=](Loop *loop) { images_step_on(loop, images, files, place, done); })) {
             return;
         }
     }
-    gloop::fs::munmap(loop, place.known, [=](Loop *loop, long long result) {
-        if (result < 0) {
-            images_end_on(loop, files, place, result);
-            return;
-        }
-        struct images_place next = place;
-        next.first += files.window;
-        images_window_on(loop, images, files, next);
-    });
+    images_unmap_on(loop, files, place.known);
+    place.first += files.window;
+    images_window_on(loop, images, files, place);
 }
 
 template <class Loop>
 __device__ void images_window_on(Loop *loop, struct images images, struct images_files files, struct images_place place)
 {
     if (place.first >= images.nr_known) {
-        images_end_on(loop, files, place, 0);
+        images_unmap_on(loop, files, place.asked);
         return;
     }
     uint64_t at = (uint64_t)place.first * IMAGES_BYTES;
     uint64_t nr_bytes = (uint64_t)min(files.window, images.nr_known - place.first) * IMAGES_BYTES;
-    gloop::fs::mmap(loop, place.fd_known, at, nr_bytes, PROT_READ, [=](Loop *loop, long long result) {
-        if (result < 0) {
-            images_end_on(loop, files, place, result);
-            return;
-        }
+    gloop::fs::mmap(loop, files.descriptors[0], at, nr_bytes, PROT_READ, [=](Loop *loop, long long result) {
         struct images_place next = place;
         next.known = (const uint8_t *)result;
-        images_step_on(loop, images, files, next, 0);
+        if (result < 0) {
+            images_note(files, result);
+        } else {
+            images_step_on(loop, images, files, next, 0);
+        }
     });
 }
 
-/* Opens both files and maps the image that this block asks for. */
+/* Maps the image that this block asks for. */
 template <class Loop> __device__ void images_block_on(Loop *loop, struct images images, struct images_files files)
 {
-    gloop::fs::open(loop, files.known, O_RDONLY, [=](Loop *loop, long long fd_known) {
-        struct images_place place = {NULL, NULL, -1, (int)fd_known, 0};
-        if (fd_known < 0) {
-            images_end_on(loop, files, place, fd_known);
-            return;
+    uint64_t at = (uint64_t)loop->logicalBlockIdx().x * IMAGES_BYTES;
+    gloop::fs::mmap(loop, files.descriptors[1], at, IMAGES_BYTES, PROT_READ, [=](Loop *loop, long long result) {
+        if (result < 0) {
+            images_note(files, result);
+        } else {
+            images_window_on(loop, images, files, {(const uint8_t *)result, NULL, 0});
         }
-        gloop::fs::open(loop, files.asked, O_RDONLY, [=](Loop *loop, long long fd_asked) {
-            struct images_place opened = place;
-            opened.fd_asked = (int)fd_asked;
-            if (fd_asked < 0) {
-                images_end_on(loop, files, opened, fd_asked);
-                return;
-            }
-            uint64_t at = (uint64_t)loop->logicalBlockIdx().x * IMAGES_BYTES;
-            gloop::fs::mmap(loop, (int)fd_asked, at, IMAGES_BYTES, PROT_READ, [=](Loop *loop, long long result) {
-                if (result < 0) {
-                    images_end_on(loop, files, opened, result);
-                    return;
-                }
-                struct images_place mapped = opened;
-                mapped.asked = (const uint8_t *)result;
-                images_window_on(loop, images, files, mapped);
-            });
-        });
     });
 }
 
