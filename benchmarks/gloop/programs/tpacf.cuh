@@ -64,11 +64,10 @@ static __device__ void tpacf_tiles(const struct tpacf_sky &sky, int block, int t
     struct tpacf_point one = sky.points[(long)first * sky.nr_points + at];
     shared->tile[threadIdx.x] = sky.points[(long)second * sky.nr_points + other_first + threadIdx.x];
     __syncthreads();
-    for (int other = 0; other < TPACF_THREADS; other++) {
-        if (first != second || other_first + other > at) {
-            int bin = tpacf_bin(shared->bounds, one, shared->tile[other]);
-            atomicAdd(&shared->histograms[threadIdx.x / 32][bin], 1u);
-        }
+    /* Of one set each pair once. Where it begins is asked here, and not for each pair. */
+    for (int other = first == second ? max(0, at + 1 - other_first) : 0; other < TPACF_THREADS; other++) {
+        int bin = tpacf_bin(shared->bounds, one, shared->tile[other]);
+        atomicAdd(&shared->histograms[threadIdx.x / 32][bin], 1u);
     }
     __syncthreads();
 }
