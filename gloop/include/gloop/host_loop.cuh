@@ -157,8 +157,10 @@ class HostLoop
 
     void begin_kernel(const detail::Launch &launch)
     {
-        const size_t of_one_kernel = offsetof(detail::Control, next);
-        detail::check(cudaMemsetAsync(launch.control, 0, of_one_kernel, parts_->stream), "the control of a kernel");
+        if (launch.is_resumed) { /* else all of it is zero */
+            const size_t of_one_kernel = offsetof(detail::Control, next);
+            detail::check(cudaMemsetAsync(launch.control, 0, of_one_kernel, parts_->stream), "the control of a kernel");
+        }
         parts_->service.set_running(true);
         nr_kernels_++;
     }
