@@ -19,10 +19,12 @@ from backend_host.window import Window
 from backend_host.worker_process import WorkerProcess, stop_all
 from backend_host.workers import Assignment, Workers
 from ivshmem.bells import Bells
-from ivshmem.region import BEAT_LOST_SECONDS, BEAT_SECONDS, Client, ClientState, HostState, Region
+from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Region
 
-_LOOK_S = 0.8 * BEAT_SECONDS
-"""Without an announcement: each look is a beat, too."""
+_LOOK_S = 0.2
+"""Without an announcement: so soon what nobody announces is seen, a reset say."""
+_HANGS_S = 30.0
+"""A look takes a worker's start at most, seconds on a busy host. Who takes longer than this hangs, and beats no more."""
 _LOOK_PAUSE_S = 0.002
 """Between two looks at least: a guest that announces without a pause would otherwise keep the daemon busy."""
 _LOST_NS = int(BEAT_LOST_SECONDS * 1e9)
@@ -210,7 +212,7 @@ class Caretaker:
         while not self._is_stopping.is_set():
             looked_s = time.monotonic()
             try:
-                self._region.beat()
+                self._region.keep_beating(_HANGS_S)
                 self.look(time.monotonic_ns())
             except Exception:
                 self._nr_failures += 1
@@ -218,6 +220,7 @@ class Caretaker:
                     log.exception("%s: looking after the region failed; trying again", self._owner.name)
             if self._region.wait_announce(_LOOK_S):
                 self._is_stopping.wait(max(0.0, looked_s + _LOOK_PAUSE_S - time.monotonic()))
+        self._region.stop_beating()
 
     def look(self, now_ns: int) -> None:
         """One look at the region and at the workers that ended; what the thread does at each announcement."""

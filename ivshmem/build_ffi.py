@@ -19,7 +19,19 @@ from pathlib import Path
 import cffi
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("region", "ring", "response", "heap", "client", "guest_bell", "host_bell", "cut", "told", "event")
+SOURCES = (
+    "region",
+    "ring",
+    "response",
+    "heap",
+    "client",
+    "guest_bell",
+    "host_beat",
+    "host_bell",
+    "cut",
+    "told",
+    "event",
+)
 
 CDEF = """
 #define FGV_LAYOUT_VERSION ...
@@ -29,6 +41,7 @@ CDEF = """
 #define FGV_REGION_MIN_BYTES ...
 #define FGV_BEAT_NS ...
 #define FGV_BEAT_LOST_NS ...
+#define FGV_HOST_LOST_NS ...
 #define FGV_RECORD_ALIGN ...
 #define FGV_RECORD_MAX_BYTES ...
 #define FGV_RING_MIN_BYTES ...
@@ -152,6 +165,10 @@ bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client
 void fgv_respond_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index);
 void fgv_chunk_complete_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index);
 
+struct fgv_host_beat { ...; };
+void fgv_host_beat_keep(struct fgv_host_beat *beat, const struct fgv_region *region, uint64_t for_ns);
+void fgv_host_beat_stop(struct fgv_host_beat *beat);
+
 bool fgv_cut_survive(void);
 int32_t fgv_cut_watch(void *base, uint64_t bytes);
 bool fgv_cut_happened(int32_t number);
@@ -166,7 +183,6 @@ bool fgv_told_read(const struct fgv_region *region, struct fgv_told_values *valu
 /* Of the block below: what Python cannot do with plain loads and stores. */
 void fgv_face_set_host_state(const struct fgv_region *region, uint32_t state);
 uint32_t fgv_face_host_state(const struct fgv_region *region);
-uint64_t fgv_face_beat(const struct fgv_region *region);
 uint64_t fgv_face_host_beat(const struct fgv_region *region);
 void fgv_face_set_window(struct fgv_region *region, void *owners, uint64_t bytes, uint64_t mapped_bytes);
 struct fgv_face_habit {
@@ -188,6 +204,7 @@ FACE = """
 #include "ivshmem/cut.h"
 #include "ivshmem/event.h"
 #include "ivshmem/heap.h"
+#include "ivshmem/host_beat.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
 #include "ivshmem/told.h"
@@ -199,10 +216,6 @@ static void fgv_face_set_host_state(const struct fgv_region *region, uint32_t st
 static uint32_t fgv_face_host_state(const struct fgv_region *region)
 {
     return atomic_load_explicit(&region->header->host_state, memory_order_acquire);
-}
-static uint64_t fgv_face_beat(const struct fgv_region *region)
-{
-    return atomic_fetch_add_explicit(&region->header->host_beat, 1, memory_order_relaxed) + 1;
 }
 static uint64_t fgv_face_host_beat(const struct fgv_region *region)
 {

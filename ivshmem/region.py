@@ -121,7 +121,6 @@ class RegionStatistics:
     nr_client_pages: tuple[int, ...]
     nr_clients: int
     nr_announcements: int
-    host_beat: int
 
 
 class _Bell:
@@ -166,7 +165,7 @@ class Region:
         self._struct: Any = ffi.new("struct fgv_region *")
         self._nr_announcements_seen = 0
         self._nr_announcements = 0
-        self._host_beat = 0
+        self._host_beat: Any = ffi.new("struct fgv_host_beat *")
         self._bell: _Bell | None = None
         self._front: Front | None = None
         self._window_bytes = self._mapped_bytes = 0
@@ -225,6 +224,7 @@ class Region:
         if self._buffer is None:
             return
         self.close_window()
+        self.stop_beating()
         lib.fgv_cut_forget(self._cut)
         ffi.release(self._buffer)
         self._buffer = None
@@ -349,9 +349,13 @@ class Region:
     def set_host_state(self, state: HostState) -> None:
         lib.fgv_face_set_host_state(self._checked(), int(state))
 
-    def beat(self) -> None:
-        """Tells the guests that the daemon lives; due every BEAT_SECONDS."""
-        self._host_beat = int(lib.fgv_face_beat(self._checked()))
+    def keep_beating(self, for_s: float) -> None:
+        """Tells the guests that the daemon lives: now, and for so long every BEAT_SECONDS, in a thread that Python does not hold up."""
+        lib.fgv_host_beat_keep(self._host_beat, self._checked(), int(for_s * 1e9))
+
+    def stop_beating(self) -> None:
+        """Tells them no longer."""
+        lib.fgv_host_beat_stop(self._host_beat)
 
     def host_beat(self) -> int:
         """The daemon's beat as it stands in the region, whoever's daemon that is."""
@@ -450,7 +454,6 @@ class Region:
             nr_client_pages=tuple(census.nr_owned),
             nr_clients=len(self.clients()),
             nr_announcements=self._nr_announcements,
-            host_beat=self._host_beat,
         )
 
     def _address(self) -> Any:

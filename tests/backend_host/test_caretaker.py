@@ -52,11 +52,13 @@ class PlayedWorkers(Workers):
     def __init__(self) -> None:
         self.workers: list[PlayedWorker] = []
         self.assignments: list[Assignment] = []
+        self.during_assign: Callable[[], object] = lambda: None
         self.error: Exception | None = None
 
     def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
         if self.error is not None:
             raise self.error
+        self.during_assign()
         self.assignments.append(assignment)
         self.workers.append(PlayedWorker(len(self.workers)))
         self.workers[-1].on_end = on_end
@@ -443,6 +445,31 @@ def test_the_thread_attends_to_announcements_and_to_ends(scene: Scene) -> None:
         watching.wait_announce(0.01)
     scene.caretaker.stop()
     watching.close()
+
+
+def test_it_beats_while_a_worker_is_being_started(scene: Scene) -> None:
+    """Which may take seconds on a busy host: the program that waits for it must not take the daemon for dead."""
+    is_being_started, is_started = threading.Event(), threading.Event()
+
+    def start() -> None:
+        is_being_started.set()
+        is_started.wait()
+
+    scene.played.during_assign = start
+    scene.caretaker.start()
+    scene.write(0, ClientState.HELLO)
+    scene.region.announce()
+    is_being_started.wait()
+    before = scene.region.host_beat()
+    try:
+        moved = any(threading.Event().wait(0.05) or scene.region.host_beat() > before + 2 for _ in range(600))
+    finally:
+        is_started.set()
+        while not scene.played.workers:
+            threading.Event().wait(0.01)
+        scene.played.workers[0].stop = scene.played.workers[0].end  # type: ignore[method-assign]
+        scene.caretaker.stop()
+    assert moved
 
 
 def test_an_exception_does_not_end_the_thread(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

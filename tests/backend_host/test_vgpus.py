@@ -236,25 +236,15 @@ def test_a_region_that_a_living_daemon_serves() -> None:
     path = Path("/dev/shm") / name
     path.touch(mode=0o600)
     os.truncate(path, REGION_BYTES)
-    is_over = threading.Event()
     try:
         with Region(name, open_shared_memory(name, TABLE_HASH), REGION_BYTES) as region:
             region.format(table_hash=TABLE_HASH, facts=b"", wake=Wake.POLL)
             region.set_host_state(HostState.UP)
-
-            def beat() -> None:
-                while not is_over.is_set():
-                    region.beat()
-
-            daemon = threading.Thread(target=beat)
-            daemon.start()
+            region.keep_beating(3600)
             with pytest.raises(RefusedError, match="served by another fairgv-host"):
                 open_shared_memory(name, TABLE_HASH)
-            is_over.set()
-            daemon.join()
             assert region.host_state is HostState.UP
     finally:
-        is_over.set()
         path.unlink()
 
 

@@ -45,7 +45,7 @@ def test_what_was_cut_is_empty_and_known_and_others_are_as_they_were() -> None:
         assert not cut.is_cut and not whole.is_cut
         os.ftruncate(cut.fileno(), 0)
         assert cut.is_cut, "its file tells, before anybody touches it"
-        cut.beat()
+        cut.keep_beating(0)
         assert cut.clients() == () and cut.host_state is HostState.DOWN
         assert whole.host_state is HostState.UP and not whole.is_cut
         os.ftruncate(cut.fileno(), 16 << 20)
@@ -63,10 +63,23 @@ def test_a_cut_in_the_middle() -> None:
         survive_cuts()
         region = made("region")
         os.ftruncate(region.fileno(), 1 << 20)
-        region.beat()
+        region.keep_beating(0)
         assert region.host_state is HostState.UP, "what is there still is served until something is missed"
         assert region.c_region.heap[12 << 20] == 0
         assert region.host_state is HostState.DOWN, "then all of it is empty"
+        print("so it is")
+    """)
+
+
+def test_the_thread_that_beats_outlives_a_cut() -> None:
+    assert_says_so("""
+        survive_cuts()
+        cut, whole = made("cut"), made("whole")
+        for region in (cut, whole): region.keep_beating(3600)
+        os.ftruncate(cut.fileno(), 0)
+        while not lib.fgv_cut_happened(cut._cut): pass
+        before = whole.host_beat()
+        while whole.host_beat() < before + 2: pass
         print("so it is")
     """)
 
@@ -78,7 +91,7 @@ def test_many_threads_at_once() -> None:
         goes_on = threading.Event()
         def touch(region):
             while not goes_on.is_set():
-                region.beat()
+                region.keep_beating(0)
                 region.statistics()
         threads = [threading.Thread(target=touch, args=(region,)) for region in regions for _ in range(2)]
         for thread in threads: thread.start()
@@ -108,7 +121,7 @@ def test_where_nobody_watches_a_cut_ends_the_process() -> None:
     done = run("""
         region = made("region")
         os.ftruncate(region.fileno(), 0)
-        region.beat()
+        region.keep_beating(0)
     """)
     assert done.returncode == -signal.SIGBUS
 

@@ -1,5 +1,6 @@
 """Laying out, checking, and watching a region; every field of a header and of a client entry, wrong one at a time."""
 
+import ctypes
 import dataclasses
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ivshmem.region import (
+    BEAT_SECONDS,
     FACTS_BYTES,
     NR_CLIENTS,
     PAGE_BYTES,
@@ -295,10 +297,32 @@ def test_statistics_count_every_page(guest: Guest) -> None:
     assert statistics.region_bytes == guest.region.region_bytes
 
 
-def test_beats_and_announcements_are_counted(region: Region) -> None:
-    for _ in range(3):
-        region.beat()
-    assert region.statistics().host_beat == 3
+def held_up(region: Region) -> int:
+    """The beat, after a while in which no other thread of Python could do anything: this one keeps the interpreter's lock."""
+    ctypes.PyDLL(None).usleep(int(2e6 * BEAT_SECONDS))
+    return region.host_beat()
+
+
+def test_it_beats_while_python_stands_still(region: Region) -> None:
+    region.keep_beating(3600)
+    before = region.host_beat()
+    assert before > 0
+    assert any(region.host_beat() < held_up(region) for _ in range(100))
+
+
+def test_it_beats_no_longer_than_it_was_told(region_name: str, region: Region) -> None:
+    with Region.create(f"{region_name}-other", REGION_MIN_BYTES, table_hash=TABLE_HASH) as other:
+        other.unlink()
+        other.keep_beating(3600)
+        region.keep_beating(0)
+        assert region.host_beat() == 1
+        while other.host_beat() < 4:
+            other.wait_announce(BEAT_SECONDS)
+        region.stop_beating()
+        assert region.host_beat() == 1
+
+
+def test_announcements_are_counted(region: Region) -> None:
     assert not region.wait_announce(0)
     region.announce()
     region.announce()
@@ -354,7 +378,7 @@ def test_a_closed_region_says_so(region_name: str) -> None:
     region.close()
     for use in (
         region.clients,
-        region.beat,
+        lambda: region.keep_beating(0),
         region.statistics,
         lambda: region.base,
         lambda: region.check(table_hash=1),

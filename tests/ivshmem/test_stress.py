@@ -48,6 +48,11 @@ def test_clients_that_share_events(build_c: Build, flags: tuple[str, ...], nr_st
         assert counts[what] > 0, f"{what}: never happened"
 
 
+@pytest.mark.parametrize("flags", [(), TSAN, ASAN])
+def test_the_daemons_beat_in_regions_that_come_and_go(build_c: Build, flags: tuple[str, ...]) -> None:
+    assert run(build_c("host_beat_stress", *flags), 4, 300) == {"stopped": 1200, "moved": 12}
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_peer_that_rewrites_everything(build_c: Build, seed: int) -> None:
     counts = run(build_c("hostile_peer", *ASAN), 300_000, seed)
