@@ -4,7 +4,8 @@ import contextlib
 import os
 import stat
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from backend_host.sizes import format_time
 UNIT = "fairgv.service"
 _SYSTEMD = Path("/run/systemd/system")
 _PROPERTIES = ("LoadState", "ActiveState", "Result", "UnitFileState", "KillMode")
-_SYSTEMCTL_LIMIT_S = 20
+_SYSTEMCTL_LIMIT_S = _ANSWER_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,38 @@ class DaemonReading:
     has_socket: bool = False
 
 
-def read_daemon(socket_path: Path) -> DaemonReading:
-    """Asks it."""
+def read_daemon(socket_path: Path, limit_s: float = _ANSWER_LIMIT_S) -> DaemonReading:
+    """Asks it. Where systemd has the socket, it takes questions for a daemon that starts, also for one that never gets as far."""
     has_socket = False
     with contextlib.suppress(OSError):
         has_socket = socket_path.exists()
     try:
-        with Connection(socket_path) as connection:
-            return DaemonReading(connection.ask("status"), has_socket=True)
+        with Connection(socket_path) as connection, _answer_due(connection, limit_s) as is_late:
+            try:
+                return DaemonReading(connection.ask("status"), has_socket=True)
+            except FairGVError as error:
+                trouble = f"no answer for {limit_s:g} s" if is_late.is_set() else str(error)
     except FairGVError as error:
-        return DaemonReading(trouble=str(error), has_socket=has_socket)
+        trouble = str(error)
+    return DaemonReading(trouble=trouble, has_socket=has_socket)
+
+
+@contextlib.contextmanager
+def _answer_due(connection: Connection, limit_s: float) -> Iterator[threading.Event]:
+    """Who waits for an answer until then is told that there is none; the event says so."""
+    is_late = threading.Event()
+
+    def give_up() -> None:
+        is_late.set()
+        connection.abandon()
+
+    timer = threading.Timer(limit_s, give_up)
+    timer.start()
+    try:
+        yield is_late
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def daemon(reading: DaemonReading) -> Verdict:

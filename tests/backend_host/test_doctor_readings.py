@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,15 @@ def test_state_directories(tmp_path: Path) -> None:
     assert daemon.state_dir(daemon.read_state_dir(tmp_path)).state is State.FAIL
     (tmp_path / "file").touch()
     assert daemon.read_state_dir(tmp_path / "file/below").trouble
+
+
+def test_a_socket_where_nobody_answers(tmp_path: Path) -> None:
+    """As systemd's is, while the daemon fails at each start."""
+    path = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        assert daemon.read_daemon(path, 0.1) == daemon.DaemonReading(trouble="no answer for 0.1 s", has_socket=True)
 
 
 def test_a_socket_that_was_left(tmp_path: Path) -> None:
