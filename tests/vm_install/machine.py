@@ -53,8 +53,8 @@ class Debian:
         raise AssertionError(f"in vain: {what}")
 
     def as_user(self, name: str, line: str) -> Answer:
-        """A line of an ordinary user's who has just logged in."""
-        return self.run(f"setpriv --reuid={name} --regid={name} --init-groups sh -c {shlex.quote(line)}")
+        """A line of an ordinary user's who has just logged in. By its path, or the shell takes busybox's, which knows no users."""
+        return self.run(f"/usr/bin/setpriv --reuid={name} --regid={name} --init-groups sh -c {shlex.quote(line)}")
 
     def json(self, line: str) -> Any:
         """The JSON that a command prints, whatever its status."""
