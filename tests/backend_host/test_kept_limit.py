@@ -1,5 +1,7 @@
 """Who keeps count of its limit is not blamed for sleeping; the clock is handed in."""
 
+import pytest
+
 from backend_host.device.audit import Claim
 from backend_host.device.kept_limit import KeptLimit
 from scheduler.allowance import Allowance
@@ -38,3 +40,28 @@ def test_one_that_puts_it_back_is_blamed_also_after_a_sleep() -> None:
     now_ns += 60_000 * MS
     word.charge(3 * MS, now_ns)
     assert looks(kept, 3 * MS, 0, now_ns, 100)
+
+
+def busy(kept: KeptLimit, from_ns: int, late_ns: int, *, is_honest: bool) -> bool:
+    """Whether one is blamed that uses the device as much as its limit allows, or all the time and puts the word back, before a daemon whose
+    looks come in time, then not for so long, and then in time again."""
+    word, used_ns, is_blamed = Allowance(PERMILLE, SLICE_NS), 0, False
+    late = range(from_ns + 5000 * MS, from_ns + 5000 * MS + late_ns)
+    for now_ns in range(from_ns, from_ns + 30_000 * MS + late_ns, MS):
+        if word.limited_until_ns <= now_ns or not is_honest:
+            word.charge(MS, now_ns)
+            used_ns += MS
+        if now_ns not in late and now_ns % LOOK_NS == 0:
+            said_ns = word.limited_until_ns if is_honest else min(word.limited_until_ns, now_ns)
+            is_blamed |= kept.is_put_back(claim(used_ns, said_ns), SLICE_NS, now_ns)
+    return is_blamed
+
+
+@pytest.mark.parametrize("late_ns", [0, 900 * MS, 1500 * MS, 4000 * MS, 30_000 * MS])
+def test_nobody_is_blamed_for_a_daemon_that_stood_still(late_ns: int) -> None:
+    assert not busy(KeptLimit(), 5000 * MS, late_ns, is_honest=True)
+
+
+@pytest.mark.parametrize("late_ns", [0, 4000 * MS])
+def test_one_that_puts_it_back_is_blamed_whatever_the_daemon_misses(late_ns: int) -> None:
+    assert busy(KeptLimit(), 5000 * MS, late_ns, is_honest=False)
