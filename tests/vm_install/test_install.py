@@ -175,7 +175,7 @@ def test_programs_were_right_all_the_time(debian: Debian) -> None:
 
 def test_a_purge_leaves_nothing(debian: Debian) -> None:
     debian.says("DEBIAN_FRONTEND=noninteractive apt-get purge -y -q fairgv-host", 1200)
-    assert debian.run("pgrep -f /usr/lib/fairgv").output == ""
+    assert debian.run("ps | grep '[/]usr/lib/fairgv'").output == ""
     left = debian.says(
         "find / -xdev -name '*fairgv*' -not -path '/root/*' -not -path '/proc/*' -not -path '/var/log/*'"
     )
