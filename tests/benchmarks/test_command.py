@@ -132,7 +132,7 @@ def test_softgpu_that_is_not_built_is_told(
             ["mmr", "--policy", "fair,strict"],
             "strict is a policy of the simulator only: see fairgv-sim --policy strict",
         ),
-        (["mmr", "--program", "doom"], "there is no program doom; there are BlackScholes"),
+        (["mmr", "--program", "doom"], "there is no program doom; there are BFS, BlackScholes"),
         (["mmr", "--weights", "0:1"], "whole numbers above 0"),
         (["overhead", "--parts", "all"], "there is no all; there are programs, sizes"),
         (["mixed", "--seconds", "0"], "0 is not above 0"),
