@@ -228,9 +228,9 @@ def _sheet(plan: Plan, document: Document) -> Sheet | None:
         *("within, %", "as told, %", "persistent, %", "progress", "use"),
     )
     notes = (
-        "Rounds once the search has settled, over the median alone; how many are within the target by the program's clock, and as the daemon",
-        "tells; best effort's progress over its own alone; use of the GPU, which is 1 by turns. Launches of best effort that do not go",
-        "persistently do not give way. The split is that where the search settled, or where it was when the time was over (-).",
+        "Rounds once the search has settled, over the median alone. Within the target is by the program's clock, and as the daemon tells.",
+        "Progress is best effort's over its own alone. Use of the GPU is 1 by turns. Launches of best effort that do not go persistently",
+        "do not give way. The split is that where the search settled, or where it was when the time was over (-).",
     )
     return Sheet(plan.title, columns, rows, notes)
 
