@@ -156,6 +156,15 @@ def test_a_place_that_is_taken_anew_is_of_no_class(page: ControlPage) -> None:
     assert not lib.fgw_space_has_grant(again.grantee)
 
 
+def test_a_critical_one_that_is_gone_does_not_speak_for_its_space(page: ControlPage) -> None:
+    """It left last, so the next two of the space have other places."""
+    gone, critical, best = one(page, CRITICAL, 1), one(page, CRITICAL, 1), one(page, BEST_EFFORT, 1)
+    page.set_urgent(critical.vgpu, is_urgent=True)
+    page.vgpu_free(gone.vgpu)
+    lib.fgw_space_tell_split(critical.grantee, split(4, 1))
+    assert lib.fgw_space_asked_split(best.grantee) == split(4, 1)
+
+
 def test_rounds_that_nobody_had_are_none(page: ControlPage) -> None:
     critical = one(page, CRITICAL, 1)
     assert page.rounds(critical.slot) == (0, [])

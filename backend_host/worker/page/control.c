@@ -206,9 +206,6 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&vgpu->limit_permille, 0);
             atomic_store(&vgpu->suspension, 0);
             atomic_store(&vgpu->motion, FGW_MOTION_NONE);
-            fgw_control_set_class(control, index, FGW_CLASS_FAIR, 0);
-            fgw_control_set_urgent(control, index, false);
-            fgw_control_set_split(control, index, 0);
             for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {
                 atomic_store(&vgpu->most[i], 0);
             }
@@ -230,6 +227,9 @@ void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index)
             fgw_control_repair(control, slot);
         }
     }
+    fgw_control_set_urgent(control, index, false);
+    fgw_control_set_split(control, index, 0);
+    fgw_control_set_class(control, index, FGW_CLASS_FAIR, 0); /* others look for the critical one of their space */
     atomic_store(&vgpu->is_used, 0);
 }
 
