@@ -27,6 +27,9 @@ LARGE: Mapping[str, tuple[str, ...]] = {"cuda": ("--large",), "soft": ()}
 _ALL_PERCENT = 100
 """Of the GPU out of turn: what is measured is the split, and not the bound."""
 
+_NEVER = 1.001
+"""A target that no split holds, so that the search stays where it begins."""
+
 Entitlement = Mapping[str, object]
 
 
@@ -73,6 +76,17 @@ def space_of(config: Config, name: str) -> Mapping[str, Any]:
         if space["name"] == name:
             return dict(space)
     raise ProgramFailedError(f"there is no space {name}")
+
+
+def give_all_up(config: Config, space: str) -> None:
+    """From now on each round of the critical vGPU, of `members`, has all of the GPU. ProgramFailedError where it has not."""
+    with Connection(config.socket_path) as connection:
+        connection.ask("set", name=f"{space}-{CRITICAL}", qos=f"{_NEVER:g}")
+    deadline_s = time.monotonic() + ANSWER_LIMIT_S
+    while (told := space_of(config, space))["progress"] != 0:
+        if time.monotonic() > deadline_s:
+            raise ProgramFailedError(f"best effort keeps {told['progress']} of the GPU in the space {space}")
+        time.sleep(LOOK_S)
 
 
 @dataclass(frozen=True)

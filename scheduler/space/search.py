@@ -4,8 +4,8 @@ A search is pure: no I/O, no threads, no clock of its own; time is handed in wit
 run the same classes. `whole.py` is the smallest one.
 
 What all have in common stands in `Walk`. A split over the target is left at once for the best that is known to hold it, and for as long as more
-than one round in 20 would be over the target: a search pays for its tries with time. Once settled, it stays until its split is over the target;
-then the best of the others that it has seen takes its place.
+than one round in 20 would be over the target: a search pays for its tries with time. Once settled, it stays until its split is over the target,
+by 20 rounds or by one in a hundred of all; then the best of the others that it has seen takes its place.
 
 Sharing has to gain something, too. While a round lasts best effort loses time, and with all of the GPU for the critical program the round would
 be shorter: where critical time alone over the round, plus best effort's progress, is below 0.98, taking turns is better than the split.
@@ -13,9 +13,10 @@ be shorter: where critical time alone over the round, plus best effort's progres
 Wrong when: outcomes are few. A program that computes once in a minute is searched for hours.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from scheduler.space.grid import Grid, Split
@@ -30,8 +31,11 @@ MOST_OVER = 0.05
 """Of a search's rounds."""
 NR_OVER = 2
 """Rounds over the target by which a split is known to be."""
+KEPT_OVER = 0.01
+"""Of the rounds of a split that is kept."""
 MOST_WAITS = 50
 """Outcomes before a try is made in any case. Where rounds of the best split are often over the target, waiting has no end."""
+_JUST_OVER = math.nextafter(1, 2)
 NEAREST = "nearest"
 LINEAR = "linear"
 """What predicts (predict.py)."""
@@ -139,6 +143,8 @@ class Walk(ABC):
         """The last outcome of each split."""
         self._wanted: Step | None = None
         """To be tried once it can be afforded."""
+        self._nr_rounds = 0
+        self._nr_over = 0
         self._start(self.steps(), MOST_OVER)
         self._now = next(self._steps)
 
@@ -178,12 +184,18 @@ class Walk(ABC):
 
     def watch(self, outcome: Outcome) -> None:
         """What came of the split that it has settled at."""
-        if not outcome.holds and not self.is_blind:
+        if self.is_blind:
+            return
+        if self._nr_over > NR_OVER + KEPT_OVER * self._nr_rounds:
+            self.seen[outcome.split] = replace(outcome, load=max(outcome.load, _JUST_OVER))
+        if not self.seen[outcome.split].holds:
             self._now = self._end(outcome)
+            self._nr_rounds = self._nr_over = 0
 
     def settle(self, outcome: Outcome, step: Step) -> None:
         """To stay for now."""
         self._is_settled, self._now = True, step
+        self._nr_rounds = self._nr_over = 0
 
     def resume(self, steps: Steps, most_over: float) -> None:
         """Further tries, begun from where it is. Such steps that have none to begin with change nothing."""

@@ -11,14 +11,11 @@
 #include "page/space.h"
 #include "track/running.h"
 #include "track/state.h"
+#include "turn/room_behind.h"
 
 /* One round in so many has all of the device: often enough to notice a change within a second of short rounds, and two
  * in a hundred of best effort's time. */
 #define WHOLE_EVERY 50u
-/* The word stands for so long behind a round: to give room and take it back takes tens of microseconds, and while it
- * stands best effort has nothing of the device. Where it stood for as long as the pauses between rounds usually last,
- * rounds each 2 ms left best effort 0.2 of an H100 where turns left it 0.57 (docs/lab/space.md). */
-#define IDLE_NS UINT64_C(500000)
 
 /* FNV-1a. */
 static uint32_t mixed(uint32_t signature, uint64_t value)
@@ -76,6 +73,9 @@ static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     struct fgw_rounds *rounds = &worker->turn->rounds;
     rounds->began_ns = fgw_clock_ns();
+    if (rounds->ended_ns != 0 && rounds->began_ns > rounds->ended_ns) {
+        fgv_habit_note_wait(&rounds->pauses, rounds->began_ns - rounds->ended_ns);
+    }
     rounds->signature = SIGNATURE_FIRST;
     const bool is_whole = ++rounds->nr % WHOLE_EVERY == 0;
     const uint32_t wanted = is_whole ? FGW_SPLIT_WHOLE : fgw_space_split(&worker->grantee);
@@ -159,7 +159,7 @@ uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns)
     if (rounds->split == 0 || rounds->began_ns != 0) {
         return UINT64_MAX;
     }
-    const uint64_t due_ns = rounds->ended_ns + IDLE_NS;
+    const uint64_t due_ns = rounds->ended_ns + fgw_room_stands_ns(&rounds->pauses);
     return now_ns < due_ns ? due_ns - now_ns : 0;
 }
 

@@ -63,11 +63,12 @@ struct fgw_yields {
 };
 
 struct fgw_rounds {
-    uint64_t word;          /* the address of the split word; 0: there is none */
-    uint64_t began_ns;      /* a round goes on since then; 0: none does */
-    uint64_t ended_ns;      /* the last one; 0: there was none */
-    CUstream taken_back_on; /* it may not have come to that yet; NULL: the word was not taken back */
-    uint32_t signature;     /* of what it does */
+    uint64_t word;           /* the address of the split word; 0: there is none */
+    uint64_t began_ns;       /* a round goes on since then; 0: none does */
+    uint64_t ended_ns;       /* the last one; 0: there was none */
+    struct fgv_habit pauses; /* between two */
+    CUstream taken_back_on;  /* it may not have come to that yet; NULL: the word was not taken back */
+    uint32_t signature;      /* of what it does */
     uint32_t nr;
     uint32_t asked; /* by the round that goes on */
     uint32_t split; /* that stands in the word by this worker */

@@ -157,3 +157,20 @@ def test_where_there_is_nothing_between_it_takes_all_or_nothing(slowdown: float,
     drive(search, flat(GRID.ends, {NOTHING: (slowdown, 1.0), GRID.whole: (1.0, 0.0)}), 1.5, 500)
     assert search.is_settled
     assert search.split == ends
+
+
+@pytest.mark.parametrize(("every", "is_left"), [(200, False), (30, True)])
+def test_settled_it_leaves_what_is_over_the_target_once_in_fewer_than_a_hundred_rounds(
+    every: int, is_left: bool
+) -> None:
+    """Twenty rounds alone never tell: no two of them are over it."""
+    surface = line(GRID)
+    search, now_ns = settled(surface, 1.5)
+    before = search.split
+    for nr in range(0, 1000, 20):
+        nr_over = sum((nr + each) % every == every - 1 for each in range(20))
+        if search.split == before:
+            search.tell(Outcome(before, 0.9, 0.9, 1.35, surface[before].progress, 20, nr_over, now_ns))
+    assert (search.split != before) is is_left
+    assert search.is_settled
+    assert surface[search.split].slowdown_p95 <= 1.5
