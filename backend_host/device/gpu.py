@@ -381,6 +381,8 @@ def serving(
         coscheduler.start()
         stack.callback(coscheduler.stop)
         looks = Looks(page, spaces)
+        looks.start()
+        stack.callback(looks.stop)
         monitor = Monitor(page, ward.look, looks.look)
         monitor.start()
         stack.callback(monitor.stop)

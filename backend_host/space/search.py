@@ -16,7 +16,7 @@ the others. A program with launches of both kinds is taken for the kind that it 
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from backend_host.device.control import ControlPage
@@ -38,6 +38,8 @@ MOST_EACH = 8
 """Blocks of a multiprocessor that splits are about."""
 _STEPS = 33
 """A device has splits at so many numbers of multiprocessors, at most."""
+LATELY_NS = 100_000_000
+"""What happened within that time goes on: charges come each half a millisecond while a kernel runs, and one launch may take tens of them."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class SpaceSearch:
         self._heard: dict[tuple[int, int], int] = {}
         """How many rounds each worker had at the look before, by slot and process."""
         self._was_alone = False
+        self._rounds_ns = -LATELY_NS
+        """When there were new ones."""
+        self._now_ns = 0
         self._ask(self._grid.whole)
 
     def look(
@@ -84,7 +89,11 @@ class SpaceSearch:
         is_whole = self._split == self._grid.whole
         at_work = frozenset(program for program, is_at_work in best_effort if is_at_work or is_whole)
         was_alone, self._was_alone = self._was_alone, not best_effort
-        for each in self._new_rounds(critical):
+        rounds = self._new_rounds(critical)
+        self._now_ns = now_ns
+        if rounds:
+            self._rounds_ns = now_ns
+        for each in rounds:
             if was_alone and self._was_alone:
                 self._feedback.ran_alone(each.signature, each.took_ns)
             elif at_work and not is_making:
@@ -117,6 +126,12 @@ class SpaceSearch:
         self._heard = heard
         return found
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it tries splits, and rounds come. What it hears soon costs fewer rounds over the target."""
+        is_fed = self._now_ns - self._rounds_ns < LATELY_NS
+        return is_fed and self._search is not None and not self._search.is_settled
+
     def told(self) -> SearchTold:
         """What it came to."""
         search = self._search
@@ -143,25 +158,43 @@ class SpaceSearch:
         return 1 - split.n * split.k / (whole.n * whole.k)
 
 
+class _Growing:
+    """Which of some numbers, by slot and process of a worker, have grown lately."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], tuple[int, int]] = {}
+        """Each number, and when it became that."""
+
+    def has_grown(self, worker: tuple[int, int], number: int, now_ns: int) -> bool:
+        """One that is seen for the first time has if it is not 0."""
+        before, since_ns = self._seen.get(worker, (0, now_ns - LATELY_NS))
+        self._seen[worker] = number, (now_ns if number != before else since_ns)
+        return now_ns - self._seen[worker][1] < LATELY_NS
+
+    def forget_all_but(self, workers: Collection[tuple[int, int]]) -> None:
+        """Others have ended."""
+        self._seen = {worker: seen for worker, seen in self._seen.items() if worker in workers}
+
+
 class Searches:
     """Of one Gpu's spaces, by looks of whoever calls."""
 
     def __init__(self, page: ControlPage, spaces: Spaces, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._page, self._spaces, self._clock = page, spaces, clock
         self._of: dict[str, SpaceSearch] = {}
-        self._used_ns: dict[tuple[int, int], int] = {}
-        """Of each worker at the look before, by slot and process."""
-        self._making: dict[tuple[int, int], int] = {}
-        """Launches that went whole for want of a variant that is being made, likewise."""
+        self._used_ns, self._made = _Growing(), _Growing()
+        """GPU time, and launches that went whole for want of a variant that is being made."""
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether one of them tries splits."""
+        return any(search.is_under_way for search in self._of.values())
 
     def look(self, readings: Sequence[WantReading]) -> None:
         """What all workers that serve a program say now."""
-        at_work = {
-            reading.slot
-            for reading in readings
-            if reading.waits or reading.gpu_ns != self._used_ns.get((reading.slot, reading.pid), 0)
-        }
-        self._used_ns = {(reading.slot, reading.pid): reading.gpu_ns for reading in readings}
+        now_ns = self._clock()
+        grown = {each.slot for each in readings if self._used_ns.has_grown((each.slot, each.pid), each.gpu_ns, now_ns)}
+        at_work = grown | {each.slot for each in readings if each.waits}
         found: dict[str, SpaceSearch] = {}
         for name, space, members in self._spaces.all():
             critical = next((vgpu for vgpu, each in members.items() if each.vgpu_class == CRITICAL), None)
@@ -174,7 +207,7 @@ class Searches:
             ]
             workers = [reading for _, reading in best_effort if reading is not None]
             search.look(
-                self._clock(),
+                now_ns,
                 [
                     (each.slot, each.pid, _program(self._page.worker(each.slot)))
                     for each in readings
@@ -182,17 +215,20 @@ class Searches:
                 ],
                 [(_program(reading), is_at_work) for is_at_work, reading in best_effort],
                 is_gated=_is_gated(workers),
-                is_making=self._is_making(workers),
+                is_making=self._is_making(workers, now_ns),
             )
         self._of = found
-        self._making = {worker: nr for worker, nr in self._making.items() if worker in self._used_ns}
+        served = {(each.slot, each.pid) for each in readings}
+        for growing in (self._used_ns, self._made):
+            growing.forget_all_but(served)
 
-    def _is_making(self, workers: Sequence[WorkerReading]) -> bool:
-        """Whether some of these launched so since the look before."""
-        nr = {(each.slot, each.pid): each.whole.get(Whole.BEING_MADE.text, 0) for each in workers}
-        is_making = any(number > self._making.get(worker, 0) for worker, number in nr.items())
-        self._making |= nr
-        return is_making
+    def _is_making(self, workers: Sequence[WorkerReading], now_ns: int) -> bool:
+        """Whether some of these launched so lately."""
+        grown = [
+            self._made.has_grown((each.slot, each.pid), each.whole.get(Whole.BEING_MADE.text, 0), now_ns)
+            for each in workers
+        ]
+        return any(grown)
 
     def told(self, name: str) -> SearchTold | None:
         """Of the space of this name; None: there is nothing to search."""

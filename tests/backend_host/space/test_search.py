@@ -166,17 +166,19 @@ def test_whatever_workers_say_the_split_is_of_the_grid(looks: list[tuple[int, li
 class House:
     """A space with a critical vGPU 1 and a best-effort vGPU 2, each with one worker."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, look_ns: int = LOOK_NS) -> None:
+        self.look_ns = look_ns
         self.space: Any = SimpleNamespace(multiprocessors=NR, why_not="")
         self.members = {1: CRITICAL, 2: BEST_EFFORT}
-        self.searches = Searches(cast(ControlPage, page), cast(Spaces, self), lambda: 0)
-        self.gpu_ns = 0
+        self.searches = Searches(cast(ControlPage, page), cast(Spaces, self), lambda: self.now_ns)
+        self.gpu_ns = self.now_ns = 0
 
     def all(self) -> list[Any]:
         return [("web", self.space, self.members)]
 
     def look(self, *, is_at_work: bool = True, waits: bool = False) -> None:
         self.gpu_ns += is_at_work
+        self.now_ns += self.look_ns
         readings = [
             SimpleNamespace(slot=vgpu, pid=vgpu, vgpu=vgpu, gpu_ns=self.gpu_ns, waits=waits) for vgpu in self.members
         ]
@@ -272,3 +274,39 @@ def test_while_variants_are_being_made_rounds_say_nothing() -> None:
         page.add([Round(7, page.split, 1_000_000)] * 10)
         house.look()
     assert page.split != WHOLE, "then it begins"
+
+
+def test_it_is_under_way_until_it_has_settled_and_while_rounds_come() -> None:
+    page = Page()
+    house = House(page, look_ns=LOOK_NS // 10)
+    assert not house.searches.are_under_way
+    house.look()
+    assert not house.searches.are_under_way, "no round yet"
+    seen = []
+    for _ in range(200):
+        page.add([Round(7, page.split, 1_000_000)] * 10)
+        house.look()
+        told = house.searches.told("web")
+        assert told is not None
+        assert house.searches.are_under_way is not told.is_settled
+        seen.append(told.is_settled)
+        if not told.is_settled and len(seen) == 3:
+            for _ in range(10):
+                house.look()
+            assert not house.searches.are_under_way, "a program that rests is not looked at more often"
+    assert seen[-1]
+
+
+def test_work_that_is_charged_now_and_then_goes_on_between() -> None:
+    """A kernel of best effort is charged each half a millisecond, and not while it has no place: looks may come in between."""
+    counted = []
+    for every in (1, 9):
+        page = Page()
+        house = House(page, look_ns=LOOK_NS // 10)
+        for nr in range(100):
+            page.add([Round(7, page.split, 1_000_000)] * 4)
+            house.look(is_at_work=nr % every == 0)
+        told = house.searches.told("web")
+        assert told is not None
+        counted.append(told.statistics.nr_rounds)
+    assert counted[0] == counted[1] > 300
