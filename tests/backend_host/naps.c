@@ -112,7 +112,7 @@ bool begin(const int *objects, bool is_preemptive, uint64_t work_ns, uint64_t la
     loop = (struct fgw_loop){.consumer.control = &ring};
     worker = (struct fgw_worker){
         .track = &track, .turn = &turn, .slicing = &slicing, .loop = &loop, .region.wake = FGV_WAKE_FUTEX};
-    fgw_rest_init(&worker);
+    fgw_rest_init(&worker, 2);
     const int mine = fgw_control_vgpu_take(control, 0), theirs = fgw_control_vgpu_take(control, 0);
     if (!attach(&worker.grantee, (uint32_t)mine, 0) || !attach(&other, (uint32_t)theirs, 1) ||
         !fgw_move_enter(&worker, now_ns)) {
@@ -157,6 +157,24 @@ void stand_out_with_a_backlog(bool is_held_back)
     track.nr_unfinished = 0;
     turn.has_backlog = true;
     turn.held_back_since_ns = is_held_back ? clock_ns : 0;
+}
+
+/* It has nothing on the device and nothing to submit, on a host with so many cores, and is critical or not. */
+void rest(bool is_critical, long nr_cpus)
+{
+    fgw_grant_leave(&worker.grantee, false, clock_ns);
+    turn.phase = FGW_PHASE_OUT;
+    track.nr_unfinished = 0;
+    fgw_control_set_class(control, worker.grantee.number - 1, is_critical ? FGW_CLASS_CRITICAL : FGW_CLASS_FAIR, 0);
+    fgw_rest_init(&worker, nr_cpus);
+}
+
+/* So long after the last record the next one comes. */
+void gap(uint64_t ns)
+{
+    loop.quiet_since_ns = clock_ns;
+    clock_ns += ns;
+    fgw_rest_end(&worker);
 }
 
 /* How long it sleeps so long after its work began; 0: it spins. */

@@ -25,6 +25,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library.begin.restype = ctypes.c_bool
     library.nap_ns.argtypes = [ctypes.c_uint64]
     library.nap_ns.restype = ctypes.c_uint64
+    library.rest.argtypes = [ctypes.c_bool, ctypes.c_long]
+    library.gap.argtypes = [ctypes.c_uint64]
     return library
 
 
@@ -76,3 +78,24 @@ def test_what_waits_for_nothing_is_tried_at_once(
     assert library.begin(Objects(*objects), True, WORK_NS, LATE_NS)
     library.stand_out_with_a_backlog(is_held_back)
     assert library.nap_ns(1000 * US) == nap_ns
+
+
+@pytest.mark.parametrize(
+    ("is_critical", "nr_cpus", "pause_ns", "sleeps"),
+    [
+        (True, 16, 3000 * US, False),
+        (True, 16, 6000 * US, True),
+        (True, 4, 3000 * US, True),
+        (False, 16, 3000 * US, True),
+        (False, 16, 90 * US, False),
+    ],
+)
+def test_a_critical_one_is_awake_through_pauses_of_milliseconds(
+    library: ctypes.CDLL, objects: list[int], is_critical: bool, nr_cpus: int, pause_ns: int, sleeps: bool
+) -> None:
+    """To wake up takes as long as a short round. Not where it would keep a core from others that have few."""
+    assert library.begin(Objects(*objects), True, WORK_NS, LATE_NS)
+    library.rest(is_critical, nr_cpus)
+    for _ in range(10):
+        library.gap(pause_ns)
+    assert (library.nap_ns(pause_ns) != 0) is sleeps

@@ -4,7 +4,8 @@
 
 #include "loop/state.h"
 
-void fgw_rest_init(struct fgw_worker *worker);
+/* `nr_cpus`: that the host has. */
+void fgw_rest_init(struct fgw_worker *worker, long nr_cpus);
 /* One round without news: spin, or sleep. `is_backlog_full`: the ring holds a record that there is no room for. */
 void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_backlog_full);
 /* There was news. */

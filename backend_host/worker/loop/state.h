@@ -25,6 +25,7 @@ struct fgw_loop {
     uint64_t alerted_ns; /* when the vGPU's bell last changed */
     uint32_t bell_seen;
     uint64_t spin_ns;
+    uint64_t spin_critical_ns; /* of a critical program, at most */
     uint64_t yield_after_ns;
     uint64_t watch_most_ns;     /* before and after the time when something should end */
     struct fgv_habit oversleep; /* by how much naps come out longer */

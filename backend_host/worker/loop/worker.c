@@ -118,7 +118,7 @@ struct fgw_worker *fgw_worker_open(const char *library, int device, char *error,
         snprintf(error, error_bytes, "no memory");
         return NULL;
     }
-    fgw_rest_init(worker);
+    fgw_rest_init(worker, sysconf(_SC_NPROCESSORS_ONLN));
     fgw_track_mark_every(worker, FGW_MARK_INTERVAL);
     fgw_host_init(worker);
     if (fgw_client_open(worker, library, device, error, error_bytes) != CUDA_SUCCESS) {
