@@ -73,7 +73,11 @@ def make_parser() -> argparse.ArgumentParser:
 
     start = commands.add_parser("start", help="start the daemon")
     _add_settings(start)
-    start.add_argument("--foreground", action="store_true", help="stay in the foreground and log to stderr")
+    start.add_argument(
+        "--foreground",
+        action="store_true",
+        help="stay in the foreground and log to stderr; exit status 78: to start it again would not help",
+    )
     start.set_defaults(run=_start)
 
     config_commands.add_command(commands, _add_settings, _show_config)
@@ -318,17 +322,28 @@ def _connect(options: argparse.Namespace) -> Connection:
 
 
 def _start(options: argparse.Namespace) -> int:
-    config = _config(options)
     if options.foreground:
-        from backend_host.daemon import serve  # noqa: PLC0415 - half of a command's start, and here alone
-
-        return serve(config, None)
+        return _start_in_foreground(options)
+    config = _config(options)
     try:
         Connection(config.socket_path).close()
     except DaemonNotRunningError:
         output.say(start_in_background(config))
         return 0
     raise DaemonRunningError(f"a daemon already runs in {config.state_dir}; see: fairgv-host status")
+
+
+def _start_in_foreground(options: argparse.Namespace) -> int:
+    from backend_host.daemon import serve  # noqa: PLC0415 - half of a command's start, and here alone
+    from backend_host.service import failing  # noqa: PLC0415 - as above
+    from backend_host.service.manager import Manager  # noqa: PLC0415 - as above
+
+    try:
+        config = _config(options)
+    except ConfigError as error:
+        print(f"fairgv-host: {error}", file=sys.stderr)
+        return failing.exit_status(error, Manager.take(os.environ), options.state_dir or default_state_dir())
+    return serve(config, None)
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from backend_host.parts import Parts
 from backend_host.ready import Latch, ReadyPipe
 from backend_host.requests import Requests
 from backend_host.restart.succession import Succession
-from backend_host.service import journal
+from backend_host.service import failing, journal
 from backend_host.service.duties import Duties
 from backend_host.service.events import Events
 from backend_host.service.manager import Manager
@@ -46,8 +46,9 @@ log = logging.getLogger("fairgv.daemon")
 class Daemon:
     """One daemon over the devices of one library. `run` returns when it was asked to stop."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, manager: Manager) -> None:
         self._config = config
+        self._manager = manager
         self._nr_restarts = 0
         self._stop = Latch()
         self.is_managed = False
@@ -87,7 +88,7 @@ class Daemon:
     def _serve(self, on_ready: ReadyPipe, stack: contextlib.ExitStack) -> None:
         if self._config.is_private:
             stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
-        manager = stack.enter_context(contextlib.closing(Manager.take(os.environ)))
+        manager = self._manager
         self.is_managed = manager.is_there and not self._config.is_private
         path = self._config.socket_path
         server = Server(path, self._handle, manager.listening(path), self._admit if self._roles.are_on else None)
@@ -117,6 +118,7 @@ class Daemon:
         self._succession.settle()
         self._parts.trials.start()
         manager.tell(READY=1, STATUS=f"serves; {sentence}")
+        failing.forget(self._config.state_dir)
         if self._config.is_private:
             on_ready.when_gone(self.stop)
         self._stop.wait()
@@ -187,22 +189,23 @@ class Daemon:
 
 
 def serve(config: Config, ready_fd: int | None) -> int:
-    """The daemon's process: exit status 0 after a stop, 1 when it could not start."""
+    """The daemon's process: exit status 0 after a stop, that of failing.py when it could not start."""
     logging.basicConfig(level=logging.INFO, handlers=[journal.handler(os.environ)])
     pipe = ReadyPipe(ready_fd)
-    daemon = Daemon(config)
+    manager = Manager.take(os.environ)
+    daemon = Daemon(config, manager)
     try:
         daemon.run(pipe)
     except FairGVError as error:
         if ready_fd is not None:
             log.error("%s", error)
         pipe.failed(error)
-        daemon.status = 1
-    except Exception:
-        if not daemon.leaves:
-            raise
+        daemon.status = failing.exit_status(error, manager, config.state_dir)
+    except Exception as error:
         log.exception("the daemon failed")
-        daemon.status = 1
+        daemon.status = failing.exit_status(error, manager, config.state_dir)
+    finally:
+        manager.close()
     if daemon.leaves:
         logging.shutdown()
         os._exit(daemon.status)

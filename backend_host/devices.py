@@ -21,7 +21,7 @@ from typing import Any
 
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.device_settings import AS_FOR_ALL, GpuSettings, chosen, settings_of
-from backend_host.errors import DeviceUnavailableError
+from backend_host.errors import DeviceUnavailableError, LastingError
 from backend_host.worker._worker import ffi, lib
 
 PROBE_TIMEOUT_S = 120
@@ -202,12 +202,12 @@ def kernel_wall(device: Device) -> dict[str, str]:
 
 
 def check_walls(devices: Sequence[Device], config: Config) -> None:
-    """Raises DeviceUnavailableError where a guest's kernels would reach all of its worker, and guests may be anybody's."""
+    """Raises LastingError where a guest's kernels would reach all of its worker, and guests may be anybody's."""
     if config.is_private or config.trusted_guests:
         return
     for device in devices:
         if device.reaches_host:
-            raise DeviceUnavailableError(
+            raise LastingError(
                 f"kernels on {device.name} reach all memory of the worker that they run for ({_WHY_REACHED[device.kind]}, or start with "
                 "--trusted-guests if all guests are your own"
             )

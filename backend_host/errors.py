@@ -5,7 +5,11 @@ class FairGVError(Exception):
     """Base of what the commands print as one line and exit 1 for."""
 
 
-class ConfigError(FairGVError):
+class LastingError(FairGVError):
+    """The daemon cannot start, nor could it if it were started again: somebody has to mend something first."""
+
+
+class ConfigError(LastingError):
     """A setting is not usable."""
 
 

@@ -7,6 +7,7 @@ Wrong when: the manager is another one that only looks at the process. It sees a
 """
 
 import contextlib
+import json
 import logging
 import os
 import socket
@@ -28,6 +29,7 @@ class Manager:
     def __init__(self, address: str = "", watchdog_ns: int = 0, nr_listening: int = 0) -> None:
         self.watchdog_ns = watchdog_ns
         self._nr_listening = nr_listening
+        self._listening: socket.socket | None = None
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._socket: socket.socket | None = None
         if address:
@@ -75,14 +77,36 @@ class Manager:
             given.close()
             raise FairGVError(f"the socket that was passed on to the daemon is {name!r}; let it listen on {path}")
         given.setblocking(True)
+        self._listening = given.dup()
         return given
+
+    def turn_away(self, sentence: str) -> None:
+        """Answers who waits at the socket that we serve no more. The manager would start us again at once for whoever is left there."""
+        for fd in range(_FIRST_FD, _FIRST_FD + self._nr_listening):
+            with socket.socket(fileno=fd) as given:
+                _refuse_all(given, sentence)
+        self._nr_listening = 0
+        if self._listening is not None:
+            _refuse_all(self._listening, sentence)
 
     def close(self) -> None:
         """Nothing is told any more."""
         with contextlib.ExitStack() as stack:
-            if self._socket is not None:
-                stack.enter_context(self._socket)
-            self._socket = None
+            for each in (self._socket, self._listening):
+                if each is not None:
+                    stack.enter_context(each)
+            self._socket = self._listening = None
+
+
+def _refuse_all(listening: socket.socket, sentence: str) -> None:
+    answer = json.dumps({"error": sentence}).encode() + b"\n"
+    listening.setblocking(False)
+    with contextlib.suppress(OSError):  # nobody waits, or it takes no connections
+        while True:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.setblocking(False)
+                connection.sendall(answer)
 
 
 def _number(text: str) -> int:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from backend_host.errors import FairGVError
+from backend_host.errors import LastingError
 from backend_host.walls import cgroups
 from backend_host.walls.root import PACKAGE_ROOT, Root, root_of_python
 from backend_host.walls.settings import WALLS, Finding, WallSettings
@@ -43,7 +43,7 @@ def check(settings: WallSettings) -> tuple[Finding, ...]:
 
 
 def walls_of_host(settings: WallSettings, *, is_lenient: bool = False) -> frozenset[str]:
-    """The names of the walls that workers get. FairGVError for one that is missing and was not excused; `is_lenient` excuses all, and the log
+    """The names of the walls that workers get. LastingError for one that is missing and was not excused; `is_lenient` excuses all, and the log
     says which."""
     missing = [finding for finding in check(settings) if finding.reason]
     for finding in missing:
@@ -51,7 +51,7 @@ def walls_of_host(settings: WallSettings, *, is_lenient: bool = False) -> frozen
         if finding.wall in settings.allow_missing or is_lenient:
             log.warning("%s", text)
         else:
-            raise FairGVError(
+            raise LastingError(
                 f"{text}. Remedy: {finding.remedy}. Or start without it: --allow-missing-wall {finding.wall}, "
                 f'or allow_missing = ["{finding.wall}"] in [walls]; docs/walls.md says what that costs'
             )

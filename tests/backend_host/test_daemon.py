@@ -25,6 +25,7 @@ from backend_host.launching import launch, start_in_background, wait_for_end, wa
 from backend_host.ready import Latch, ReadyPipe
 from backend_host.requests import Requests
 from backend_host.service.events import Events
+from backend_host.service.manager import Manager
 from backend_host.service.roles import Roles
 from scheduler.registry import DEFAULT_POLICY
 from tests.children import running
@@ -127,7 +128,7 @@ def test_only_the_owner_may_change_anything(operation: str, tmp_path: Path) -> N
 def test_a_daemon_that_begins_says_so(tmp_path: Path) -> None:
     """Commands of the daemon before may ask while parts are put together."""
     with pytest.raises(RefusedError, match="about to begin"):
-        Daemon(config(tmp_path))._handle(Session(os.geteuid()), {"op": "status"})
+        Daemon(config(tmp_path), Manager())._handle(Session(os.geteuid()), {"op": "status"})
 
 
 def test_looking_under_load(host: Host) -> None:
