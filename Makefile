@@ -10,7 +10,7 @@ BROWSER := build/.browser
 SITE := build/.site
 
 .PHONY: setup needs build demo test stress faults attacks soak fuzz test-gpu test-qemu test-packages test-vm-install \
-        check format generate bench guest-package packages rpm man docs clean anew
+        check format generate bench guest-package packages rpm man docs cast clean anew
 
 setup: needs $(STAMP) build
 
@@ -143,6 +143,11 @@ man: build
 docs: build $(SITE)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+# The recording of `make demo` in docs/start.md. asciinema keeps a number of its own in the folder of its configuration.
+cast: build $(SITE)
+	@ASCIINEMA_CONFIG_HOME=build/asciinema SHELL=/bin/sh TERM=xterm-256color $(BIN)/asciinema rec -q --overwrite --cols 80 --rows 30 -t 'make demo' \
+	  -c "echo '$$ make demo'; $(BIN)/python -m backend_host.demo" docs/pictures/demo.cast
 
 # C that is written by hand; what is generated is formatted by its generator.
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \

@@ -13,9 +13,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT))  # mkdocs knows of this file's folder alone
 
-from manual import links, reference  # noqa: E402
+from manual import casts, links, reference  # noqa: E402
 
-STATIC = ("iframe-worker.js", "site.css")
+STATIC = ("iframe-worker.js", "site.css", *casts.PLAYER)
 """iframe-worker starts the search's worker where the page is a file. The plugin would have each reader get it from the network."""
 
 
@@ -37,5 +37,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that leave docs/ lead somewhere."""
-    return links.for_site(markdown, page.file.src_uri)
+    """Links that leave docs/ lead somewhere, and recordings are played."""
+    place = page.file.src_uri
+    return casts.played(links.for_site(markdown, place), place, lambda path: (ROOT / "docs" / path).read_text())

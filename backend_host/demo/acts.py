@@ -65,7 +65,8 @@ class Demo:
             web = _free_address()
             daemon = stack.enter_context(PrivateDaemon(state_dir, libvirt.uri, web))
             device = daemon.status()["device"]
-            self._say(f"fairgv-host runs on {device['name']} ({device['library']})")
+            library = device["library"].removeprefix(f"{PACKAGE_ROOT}/")
+            self._say(f"fairgv-host runs on {device['name']} ({library})")
             guests = []
             for plan in self._plans:
                 folder = libvirt.folder / plan.name

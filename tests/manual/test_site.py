@@ -86,3 +86,15 @@ def test_the_search_finds_things_in_files(site: Path) -> None:
         visit.page.wait_for_selector(".md-search-result__link[href*='libvirt.html']", state="attached")
         assert [url for url in visit.requests if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
         assert visit.complaints == []
+
+
+@needs_mkdocs
+@browser.needs_browser
+def test_the_recording_is_played_from_a_file(site: Path) -> None:
+    """Before somebody plays it, its end is shown."""
+    with browser.started() as started, browser.opened(started, (site / "start.html").as_uri()) as visit:
+        visit.page.wait_for_function(
+            "document.querySelector('.ap-term')?.innerText.includes('Shares follow the weights')"
+        )
+        assert [url for url in visit.requests if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+        assert visit.complaints == []
