@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backend_host.doctor.verdict import Verdict, failed, passed, warned
+from backend_host.vm.bindings import how_to_get
 from backend_host.vm.connection import connected, qemu_owner
 from backend_host.vm.domain_xml import DomainXml
 from backend_host.vm.errors import NoPermissionError, VmError
@@ -83,7 +84,7 @@ def libvirt(reading: LibvirtReading) -> Verdict:
         return passed("libvirt", text)
     text = f"domains at {reading.uri} are not served: {reading.trouble}"
     if reading.is_missing:
-        return failed("libvirt", text, "install libvirt-dev and pkg-config, then: pip install 'fairgv[libvirt]'")
+        return failed("libvirt", text, how_to_get())
     if reading.is_denied:
         return failed("libvirt", text, "run as root, or: sudo usermod -aG libvirt $USER, then log in again")
     remedy = "install libvirt and start it (systemctl enable --now libvirtd), or name another as libvirt_uri"

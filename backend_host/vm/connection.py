@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from backend_host.vm.bindings import how_to_get
 from backend_host.vm.domain_xml import DomainXml, default_owner
 from backend_host.vm.errors import NoPermissionError, VmError
 from backend_host.vm.region_file import RegionOwner
@@ -23,10 +24,7 @@ def load_libvirt() -> Any:
     try:
         import libvirt  # noqa: PLC0415  (an optional dependency)
     except ImportError as error:
-        raise VmError(
-            "domains need libvirt-python, which cannot be loaded here: install the packages libvirt-dev and "
-            f"pkg-config, then run pip install 'fairgv[libvirt]' ({error})"
-        ) from error
+        raise VmError(f"domains need libvirt-python, which cannot be loaded here ({error}): {how_to_get()}") from error
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     return libvirt
 

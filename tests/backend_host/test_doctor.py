@@ -69,7 +69,7 @@ MACHINES: list[Case] = [
         "",
     ),
     (domains.libvirt, LibvirtReading("u", qemu=RegionOwner(64, 104), us=5), "fail", "runs as user 64", "in group 104"),
-    (domains.libvirt, LibvirtReading("u", "No module", is_missing=True), "fail", "No module", "pip install"),
+    (domains.libvirt, LibvirtReading("u", "No module", is_missing=True), "fail", "No module", "libvirt-python"),
     (domains.libvirt, LibvirtReading("u", "denied", is_denied=True), "fail", "denied", "usermod -aG libvirt"),
     (domains.libvirt, LibvirtReading("u", "no socket"), "fail", "u are not served: no socket", "systemctl"),
     (domains.hooks, [], "pass", "none", ""),
