@@ -69,9 +69,6 @@ class Fairness:
 
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
-        self._divided: dict[int, Entitlement] = {}
-        self._parts: dict[int, float] = {}
-        """Of each of those, as last computed."""
 
     def begin(self, vgpu: int, now_ns: int, charged_ns: int = 0) -> None:
         """It has come, and was charged so much before."""
@@ -92,7 +89,8 @@ class Fairness:
         """What each was charged by now. `active`: who held or waited since the last look."""
         known = {account.vgpu: account for account in accounts if account.vgpu in self._kept}
         held_back = {vgpu for vgpu, account in known.items() if account.back_ns > self._kept[vgpu].now.at}
-        parts = self._divide((held_back | set(active)) & known.keys(), entitlements)
+        wanted = (held_back | set(active)) & known.keys() & entitlements.keys()
+        parts = entitled_shares({vgpu: entitlements[vgpu] for vgpu in wanted})
         charged = {vgpu: max(0, known[vgpu].charged_ns - self._kept[vgpu].now.charged) for vgpu in known}
         all_charged, all_parts = sum(charged.values()), sum(parts.values())
         for vgpu, kept in self._kept.items():
@@ -121,14 +119,6 @@ class Fairness:
         of_due = (now.charged - since.charged) / due if due > 0 else None
         is_steady = active >= STEADY and passed >= WINDOW_NS
         return Received((now.entitled - since.entitled) / passed, active, of_due, is_steady)
-
-    def _divide(self, active: Collection[int], entitlements: Mapping[int, Entitlement]) -> Mapping[int, float]:
-        """The part of the GPU of each of them. Computed again when those change."""
-        entitled = {vgpu: entitlements[vgpu] for vgpu in active if vgpu in entitlements}
-        if entitled != self._divided:
-            self._divided = entitled
-            self._parts = entitled_shares(entitled)
-        return self._parts
 
 
 def min_max_ratio(received: Iterable[Received]) -> float | None:
