@@ -93,15 +93,21 @@ class Space:
         self._is_faulted = False
         """Its programs share a fault, and it has not begun anew."""
         self._is_stopping = False
+        self._asked_about: set[WorkerProcess] = set()
+        """Their work is being ended by what has them together."""
         self._thread = threading.Thread(target=self._run, name=f"space-{name}", daemon=True)
 
     def start(self) -> None:
         """Begins; returns at once."""
         self._thread.start()
 
+    def let_go(self) -> None:
+        """It has no members any more, and `stop` follows: what ends from now on has no neighbours, and is killed."""
+        self._is_stopping = True
+
     def stop(self) -> None:
         """Ends what it started and waits for that. It has no members any more."""
-        self._is_stopping = True
+        self.let_go()
         self._asked.put(None)
         self._thread.join()
         with self._page_lock:
@@ -143,19 +149,23 @@ class Space:
         """See Shared. After a fault nothing of its runs any more, and MPS gives no answer about such clients."""
         reading = worker.reading()
         is_dead = self._is_faulted or (reading is not None and reading.last_error in STICKY)
-        if self.together.shares_faults and not is_dead:
+        if self.together.shares_faults and not (is_dead or self._is_stopping):
+            self._asked_about.add(worker)
             threading.Thread(target=self._end, args=(worker,), name="end", daemon=True).start()
         else:
             worker.kill()
 
     def _end(self, worker: WorkerProcess) -> None:
-        if worker.is_ended.wait(_BY_ITSELF_S):
-            return
         try:
-            if self.together.terminate(worker.process.pid):
+            if worker.is_ended.wait(_BY_ITSELF_S):
+                return
+            if not self._is_stopping and self.together.terminate(worker.process.pid):
                 worker.is_ended.wait(_TERMINATED_S)
         except FairGVError as error:
-            log.info("worker %d of the space %s is killed: %s", worker.process.pid, self.name, error)
+            if not worker.is_ended.is_set():
+                log.info("worker %d of the space %s is killed: %s", worker.process.pid, self.name, error)
+        finally:
+            self._asked_about.discard(worker)
         worker.kill()
 
     def ended(self, status: int, last: WorkerReading | None) -> None:
@@ -189,7 +199,8 @@ class Space:
         self._is_open = False
         for pool in self.pools:
             self._workers.dismiss(pool)
-        _wait_until(lambda: not self._workers.nr_of(self.pools), _END_S)
+        # Who is told to quit answers nobody: first those questions end that are on their way.
+        _wait_until(lambda: not (self._workers.nr_of(self.pools) or self._asked_about), _END_S)
         self._end_client()
         self.together.quit()
 

@@ -99,11 +99,8 @@ class Spaces:
     def leave(self, vgpu: int) -> None:
         """The counterpart of `join`: its workers have ended."""
         with self._lock:
-            entitlement = self._members.pop(vgpu, None)
+            space = self._let_go(self._members.pop(vgpu, None))
             self._workers.set_pool(vgpu, None)
-            if entitlement is None or self.holds(entitlement.space):
-                return
-            space = self._spaces.pop(entitlement.space, None)
             if space is None:
                 return
             is_over = self._ending[space.name] = threading.Event()
@@ -114,10 +111,21 @@ class Spaces:
             if self._ending.get(space.name) is is_over:
                 del self._ending[space.name]
 
+    def _let_go(self, left: Entitlement | None) -> Space | None:
+        """With the lock held: the space that has no members any more without this one."""
+        if left is None or self.holds(left.space):
+            return None
+        space = self._spaces.pop(left.space, None)
+        if space is not None:
+            space.let_go()
+        return space
+
     def stop(self) -> None:
         """Ends what is left."""
         with self._lock:
             spaces, self._spaces = list(self._spaces.values()), {}
+            for space in spaces:
+                space.let_go()
             for vgpu in self._members:
                 self._workers.set_pool(vgpu, None)
         for space in spaces:

@@ -1,6 +1,8 @@
 """One space with its workers, on softgpu: how it begins, what it does once the device serves it no more, and when it gives up."""
 
+import logging
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,6 +39,9 @@ class Together(ByName):
         self.nr_ensured = self.nr_quit = 0
         self.terminated: list[int] = []
         self.is_there = True
+        self.is_asked, self.has_quit = threading.Event(), threading.Event()
+        self.answer_s = 0.0
+        """How long it takes to end the work of one, unless it is told to quit meanwhile."""
 
     def ensure(self) -> None:
         self.nr_ensured += 1
@@ -45,10 +50,14 @@ class Together(ByName):
 
     def terminate(self, pid: int) -> bool:
         self.terminated.append(pid)
+        self.is_asked.set()
+        if self.has_quit.wait(self.answer_s):
+            raise FairGVError("it answers nobody any more")
         return True
 
     def quit(self) -> None:
         self.nr_quit += 1
+        self.has_quit.set()
 
 
 @pytest.fixture(scope="module")
@@ -246,8 +255,28 @@ def test_its_end_leaves_nothing(make: MakeSpace, together: Together, workers: Wo
     warm(space)
     assert space._client is not None
     pid = space._client.pid
+    space.let_go()
     workers.set_pool(0, None)
     space.stop()
     assert workers.nr_of(space.pools) == 0
     assert not Path(f"/proc/{pid}").exists()
     assert together.nr_quit == 1
+    assert together.terminated == [], "no neighbour is left for whom that would be"
+
+
+def test_nothing_is_told_to_quit_while_it_is_asked(
+    make: MakeSpace, together: Together, workers: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that ends by itself after all, as the space ends."""
+    caplog.set_level(logging.INFO, "fairgv.space")
+    space = make()
+    assert space.wait()
+    pid = warm(space)
+    together.answer_s = 1.0
+    workers.set_pool(0, None)
+    assert together.is_asked.wait(30)
+    os.kill(pid, signal.SIGKILL)
+    space.stop()
+    assert (together.terminated, together.nr_quit) == ([pid], 1)
+    assert "answers nobody" not in caplog.text
+    assert not space._asked_about
