@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from backend_host.service.failing import GIVE_UP_STATUS, MOST_TRIES
+
 ROOT = Path(__file__).resolve().parents[1]
 UNITS = ROOT / "packaging" / "systemd"
 MOST_EXPOSED = 4.0
@@ -38,6 +40,20 @@ def test_a_mistake_would_be_found(tmp_path: Path) -> None:
     (tmp_path / "fairgv.service").write_text("[Service]\nExecStart=/bin/true\nKeepOnRunning=yes\n")
     result = read_by_systemd("verify", "--man=no", tmp_path / "fairgv.service")
     assert "KeepOnRunning" in result.stderr
+
+
+def test_starts_that_fail_end() -> None:
+    """By what the daemon says of them; those that fail before it can say anything, by a limit that is as high."""
+    unit = dict(
+        line.split("=", 1) for line in (UNITS / "fairgv.service").read_text().splitlines() if line[:1].isupper()
+    )
+    assert unit["Restart"] == "on-failure"
+    assert str(GIVE_UP_STATUS) in unit["RestartPreventExitStatus"].split()
+    assert not {str(GIVE_UP_STATUS), "1"} & {
+        *unit["SuccessExitStatus"].split(),
+        *unit["RestartForceExitStatus"].split(),
+    }
+    assert int(unit["StartLimitBurst"]) == MOST_TRIES
 
 
 def test_it_is_hardened() -> None:
