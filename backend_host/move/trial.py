@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 
 from backend_host.config import PACKAGE_ROOT
 from backend_host.device.gpu import Gpu
-from backend_host.move.checkpointing import Checkpointer, CheckpointError
+from backend_host.move.checkpointing import Checkpointer
+from backend_host.move.driver_process import CheckpointError
 from backend_host.worker_start import WorkerStart
 
 TRIAL_S = 60.0

@@ -8,7 +8,8 @@ import pytest
 
 from backend_host.config import Config
 from backend_host.move.checkpoint import DECLARATIONS
-from backend_host.move.checkpointing import Checkpointer, CheckpointError, Outcome
+from backend_host.move.checkpointing import Checkpointer, Outcome
+from backend_host.move.driver_process import CheckpointError
 from tests.backend_host.worker_guest import ROOT
 
 FROM, TO = "GPU-11111111-1111-1111-1111-111111111111", "GPU-12121212-1212-1212-1212-121212121212"
