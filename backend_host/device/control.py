@@ -27,6 +27,7 @@ from backend_host.device.readings import (
     Keeps,
     Motion,
     Room,
+    Sleep,
     Stage,
     VgpuReading,
     Waiting,
@@ -195,6 +196,14 @@ class ControlPage(SpacesTold):
         """Has its workers bring their memory off the device, each until its client calls; or has those come back that have not."""
         lib.fgw_control_set_suspended(self.page, bounded(vgpu, MAX_VGPUS), is_suspended)
 
+    def set_sleep(self, slot: int, sleep: Sleep) -> None:
+        """How far the suspended worker in this slot is to go whose contexts leave the device (worker/page/sleep.h)."""
+        lib.fgw_control_set_sleep(self.page, bounded(slot, MAX_WORKERS), sleep)
+
+    def set_laid_bytes(self, slot: int, nr_bytes: int) -> None:
+        """What the contexts of the worker in this slot took of the device, as they left it."""
+        lib.fgw_control_set_laid_bytes(self.page, bounded(slot, MAX_WORKERS), nr_bytes)
+
     def set_motion(self, vgpu: int, motion: Motion) -> None:
         """How far its workers are to go, as it changes its Gpu (worker/page/motion.h)."""
         lib.fgw_control_set_motion(self.page, bounded(vgpu, MAX_VGPUS), motion)
@@ -282,6 +291,8 @@ class ControlPage(SpacesTold):
             is_user=bool(reading.is_user),
             is_waiting=bool(reading.is_waiting),
             is_suspended=bool(reading.is_suspended),
+            sleep=Sleep(reading.sleep),
+            laid_bytes=reading.laid_bytes,
             keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
             stage=Stage(reading.stage) if reading.stage in _STAGES else Stage.RUNS,
             bound=Bound(reading.bound & _ANY_BOUND),

@@ -104,6 +104,14 @@ class Stage(enum.IntEnum):
     STANDS = 2
 
 
+class Sleep(enum.IntEnum):
+    """How far a suspended worker is to go whose contexts leave the device, too: enum fgw_sleep."""
+
+    NONE = 0
+    STAND = 1
+    ASLEEP = 2
+
+
 class WorkerState(enum.IntEnum):
     """Life of a worker slot: taken by the daemon (WARM), serving a client, ended by itself; free again when the daemon freed it."""
 
@@ -218,6 +226,10 @@ class WorkerReading(WorkerCounters):
     """It would wait if its memory were on the device."""
     is_suspended: bool = False
     """Its memory is to be off the device until its program calls."""
+    sleep: Sleep = Sleep.NONE
+    """Whether its contexts are off the device, or on their way."""
+    laid_bytes: int = 0
+    """That they took of it, when they left it the last time."""
     keeps: Keeps = Keeps.NOT
     """Why its memory is on the device still, though it is to go."""
     stage: Stage = Stage.RUNS
@@ -226,6 +238,22 @@ class WorkerReading(WorkerCounters):
     """Why replay does not move it."""
     ahead_bytes: int = 0
     """Of its memory, that are on the device that it goes to, too."""
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What it takes of the device beside what its program allocated, as far as that is counted: contexts and what is in them."""
+        return max(0, self.memory_bytes - self.linear_bytes)
+
+    @property
+    def contexts_due_bytes(self) -> int:
+        """What has to be there for its contexts to come back: what is counted, or what they gave back if that is more."""
+        return max(self.fixed_bytes, self.laid_bytes)
+
+    @property
+    def away_bytes(self) -> int:
+        """Of what it takes of the device, that are off it as it is suspended."""
+        linear_bytes = max(0, self.linear_bytes - self.resident_bytes) if self.is_suspended else 0
+        return linear_bytes + (self.fixed_bytes if self.sleep is Sleep.ASLEEP else 0)
 
 
 def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:

@@ -38,6 +38,7 @@ HEADERS = (
     "page/allowance.h",
     "page/outlook.h",
     "page/motion.h",
+    "page/sleep.h",
     "page/space.h",
     "page/room.h",
     "page/demand.h",

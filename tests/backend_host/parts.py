@@ -28,6 +28,7 @@ PAGE = (
     "account",
     "motion",
     "room",
+    "sleep",
     "page/space",
     "demand",
     "control",

@@ -25,6 +25,7 @@
 #include "page/layout.h"
 #include "page/motion.h"
 #include "page/room.h"
+#include "page/sleep.h"
 #include "turn/state.h"
 #include "turn/turn.h"
 
@@ -367,7 +368,8 @@ static void tell(struct fgw_worker *worker, bool goes, uint64_t now_ns)
 {
     const enum fgw_motion motion = fgw_motion(&worker->grantee);
     const bool is_displaced = worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) || goes ||
-                              motion == FGW_MOTION_STAND || motion == FGW_MOTION_CHANGE;
+                              motion == FGW_MOTION_STAND || motion == FGW_MOTION_CHANGE ||
+                              (fgw_sleep_is_wanted(&worker->grantee) && fgw_room_is_suspended(&worker->grantee));
     fgw_turn_set_displaced(worker, is_displaced);
     const uint64_t since_ns = atomic_load_explicit(&worker->slot->displaced_since_ns, memory_order_relaxed);
     const bool awaits = fgw_turn_awaits_memory(worker);

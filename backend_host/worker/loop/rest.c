@@ -19,6 +19,7 @@
 #include "page/motion.h"
 #include "page/outlook.h"
 #include "page/room.h"
+#include "page/sleep.h"
 #include "page/space.h"
 #include "parts/persistent.h"
 #include "parts/state.h"
@@ -204,7 +205,8 @@ static uint64_t news_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qui
     if (!is_kicked(worker, poll_ns, is_backlog_full)) {
         poll_ns = bounded(quiet_ns / POLL_NAP_DIVISOR, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if ((fgw_room_is_short(&worker->grantee) || fgw_motion(&worker->grantee) != FGW_MOTION_NONE) &&
+    if ((fgw_room_is_short(&worker->grantee) || fgw_motion(&worker->grantee) != FGW_MOTION_NONE ||
+         fgw_sleep_is_wanted(&worker->grantee)) &&
         poll_ns > SWAP_NAP_NS) {
         poll_ns = SWAP_NAP_NS;
     }

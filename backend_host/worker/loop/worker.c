@@ -47,6 +47,7 @@
 #include "page/layout.h"
 #include "page/outlook.h"
 #include "page/room.h"
+#include "page/sleep.h"
 #include "parts/making.h"
 #include "parts/parts.h"
 #include "parts/persistent.h"
@@ -226,6 +227,7 @@ static void look_around(struct fgw_worker *worker, uint64_t now_ns)
 static bool swap(struct fgw_worker *worker, uint64_t now_ns)
 {
     const bool is_in_motion = fgw_motion(&worker->grantee) != FGW_MOTION_NONE ||
+                              fgw_sleep_is_wanted(&worker->grantee) ||
                               atomic_load_explicit(&worker->slot->stage, memory_order_relaxed) != FGW_STAGE_RUNS ||
                               fgw_replay_is_active(worker);
     if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_displaced && !fgw_swap_has_copies(worker) &&
@@ -320,6 +322,9 @@ static void take_down(struct fgw_worker *worker)
     signal(SIGALRM, leave_at_once);
     alarm(END_SECONDS);
     fgw_client_announce(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
+    if (fgw_stands(worker) && fgw_sleep_is_wanted(&worker->grantee)) {
+        leave_at_once(0); /* the driver has what there is, and answers no call */
+    }
     fgw_replay_end(worker);
     fgw_persistent_stop(worker);
     fgw_yield_ask(worker);

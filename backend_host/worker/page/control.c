@@ -396,6 +396,8 @@ bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct 
     }
     reading->is_displaced = atomic_load(&own->displaced_since_ns) != 0;
     reading->is_suspended = fgw_vgpu_is_suspended(control, vgpu, slot);
+    reading->sleep = atomic_load(&worker->sleep);
+    reading->laid_bytes = atomic_load(&worker->laid_bytes);
     reading->keeps = atomic_load(&own->keeps);
     reading->stage = atomic_load(&own->stage);
     reading->bound = atomic_load(&own->bound);

@@ -33,6 +33,8 @@ struct fgw_worker_reading {
     uint32_t is_waiting;
     uint32_t is_displaced; /* it would wait if its memory were on the device */
     uint32_t is_suspended; /* its memory is to be off the device until its client calls */
+    uint32_t sleep;        /* enum fgw_sleep */
+    uint64_t laid_bytes;   /* that its contexts took of the device, when they left it the last time */
     uint32_t keeps;        /* enum fgw_keeps, as the worker says */
     uint32_t stage;        /* enum fgw_stage, as the worker says */
     uint32_t bound;        /* enum fgw_bound, as the worker says */

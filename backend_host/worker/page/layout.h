@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 19u
+#define FGW_CONTROL_VERSION 20u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -122,6 +122,13 @@ _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
 enum fgw_worker_state { FGW_WORKER_FREE = 0, FGW_WORKER_WARM = 1, FGW_WORKER_SERVING = 2, FGW_WORKER_ENDED = 3 };
 
+/* How far a suspended worker is to go whose contexts leave the device, too: see sleep.h. */
+enum fgw_sleep {
+    FGW_SLEEP_NONE = 0,
+    FGW_SLEEP_STAND = 1,  /* it is to stand: they leave, or come back */
+    FGW_SLEEP_ASLEEP = 2, /* they have left */
+};
+
 /* PATIENT: the VM is paused, a beat that stands still means nothing. */
 enum fgw_worker_command { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
 
@@ -133,6 +140,9 @@ struct fgw_decided_worker {
     _Atomic uint32_t command;       /* enum fgw_worker_command */
     _Atomic uint32_t motion_device; /* where a motion leads to: the ordinal of a device, as this worker counts them */
     _Atomic uint64_t target_bytes;  /* so much of its linear memory may be on the device: room.h */
+    _Atomic uint64_t laid_bytes;    /* that its contexts took of the device, as they left it */
+    _Atomic uint32_t sleep;         /* enum fgw_sleep */
+    uint32_t reserved;
 };
 
 struct fgw_decided {

@@ -4,6 +4,7 @@
 
 #include "page/bell.h"
 #include "page/sets.h"
+#include "page/sleep.h"
 
 static uint64_t at_most(uint64_t bytes, uint64_t most_bytes)
 {
@@ -172,8 +173,9 @@ static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t sl
         .refused_bytes = atomic_load(&own->refused_bytes),
         .displaced_since_ns = atomic_load(&own->displaced_since_ns),
     };
-    reading.other_bytes =
-        memory_bytes > reading.allocated_bytes ? at_most(memory_bytes - reading.allocated_bytes, most_bytes) : 0;
+    if (memory_bytes > reading.allocated_bytes && !fgw_is_asleep(control, slot)) {
+        reading.other_bytes = at_most(memory_bytes - reading.allocated_bytes, most_bytes);
+    }
     reading.wants = fgw_set_has(&control->grant->users, slot) || fgw_set_has(&control->grant->waiting, slot) ||
                     reading.displaced_since_ns != 0;
     return reading;
