@@ -127,6 +127,7 @@ class Daemon:
         manager.tell(STOPPING=1, STATUS=what)
         if self.leaves:
             self._parts.moves.stop()
+            self._parts.sleepers.stop()
             for gpu in self._parts.gpus:
                 gpu.coscheduler.rest()  # who is boosted would stay so
 

@@ -28,6 +28,7 @@ from backend_host.restart.succession import Succession
 from backend_host.service.events import Events
 from backend_host.service.kept import KeptVGpus, read_kept
 from backend_host.service.reload import Reloading
+from backend_host.sleep.sleepers import Sleepers
 from backend_host.space.telling import space_statistics
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
@@ -73,8 +74,7 @@ class Parts:
         self.vgpus = VGpuRegistry(self.gpus, lib.fgw_table_hash(), config.limits, succession.store)
         self.vgpus.is_beginning = True
         stack.callback(self.vgpus.remove_all)
-        self.moves = Moves(self.vgpus, self.gpus)
-        stack.callback(self.moves.stop)
+        self._make_movers(stack)
         succession.adopt(self.gpus, self.vgpus, doorbells, events)
         succession.adopt_sessions(self.vgpus, server, {"guest_library": config.guest_library})
         for gpu in self.gpus:
@@ -82,11 +82,10 @@ class Parts:
                 gpu.watched(self._watchdog_s(gpu), self.vgpus.time_out, self.vgpus.expel, self._gpu_failed)
             )
         self._watch_devices(stack)
+        self.sleepers.start()
         self.balancing = Balancing(self.gpus, self.vgpus, self.moves, config.balance)
         stack.callback(self.balancing.stop)
         self.balancing.start()
-        self.trials = Trials([] if config.is_private else self.gpus)
-        stack.callback(self.trials.stop)
         adopts_all = config.adopt == "all" and not config.is_private
         self.domains = Domains(
             self.vgpus,
@@ -121,6 +120,16 @@ class Parts:
         stack.callback(self.old.end)
         self.vgpus.check_open = self.old.check
         self.old.start()
+
+    def _make_movers(self, stack: contextlib.ExitStack) -> None:
+        """What takes vGPUs off their devices, and whether the driver lets it: tried unasked where there are others to go to."""
+        tried = [] if self.config.is_private else self.gpus
+        self.trials = Trials(tried)
+        stack.callback(self.trials.stop)
+        self.sleepers = Sleepers(self.vgpus, lambda: self.config, is_tried=len(tried) > 1)
+        stack.callback(self.sleepers.stop)
+        self.moves = Moves(self.vgpus, self.gpus, self.sleepers.awake)
+        stack.callback(self.moves.stop)
 
     def _check(self, config: Config) -> None:
         if config.vgpu.gpu:

@@ -245,15 +245,17 @@ class Requests:
     def _suspend(self, session: Session, request: Message) -> Message:
         name = str(request["name"])
         suspension.suspend(self._parts.vgpus, name, self._parts.config)
+        self._parts.sleepers.look(self._parts.vgpus.named(name))
         return {"text": f"{name} is suspended"}
 
     def _resume(self, session: Session, request: Message) -> Message:
         name = str(request["name"])
         suspension.resume(self._parts.vgpus, name)
+        self._parts.sleepers.look(self._parts.vgpus.named(name))
         return {"text": f"{name} is resumed"}
 
     def _suspension(self, session: Session, request: Message) -> Message:
-        programs = suspension.programs(self._parts.vgpus, str(request["name"]))
+        programs = suspension.programs(self._parts.vgpus, str(request["name"]), self._parts.sleepers.told)
         return {"programs": [asdict(each) for each in programs]}
 
     def _report(self, session: Session, request: Message) -> Message:

@@ -137,6 +137,10 @@ class VGpuStatistics(Entitlement, _VGpu):
     """Workers that ended while their programs lived."""
     is_suspended: bool = False
     """It was suspended, and a program has not called since then."""
+    nr_asleep: int = 0
+    """Programs of it that are, whose contexts are off the device, too."""
+    why_awake: str = ""
+    """Why those of others stay there."""
 
     def __post_init__(self) -> None:
         """Its entitlement is one that exists, and was checked."""

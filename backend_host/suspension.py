@@ -1,4 +1,5 @@
-"""Suspending an idle vGPU: the linear memory of its programs leaves the device, each program's until it calls, or the vGPU is resumed.
+"""Suspending an idle vGPU: the linear memory of its programs leaves the device, each program's until it calls, or the vGPU is resumed. Then
+their contexts do, which is the daemon's to carry out (sleep/sleepers.py).
 
 The decision stands in the control page, and workers follow it by themselves (worker/page/room.h): so it outlives this daemon.
 
@@ -6,7 +7,7 @@ Wrong when: others take the device's memory meanwhile. Who comes back waits unti
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backend_host.config import Config
@@ -15,11 +16,25 @@ from backend_host.errors import RefusedError
 from backend_host.oversubscription import swap_bytes
 from backend_host.sizes import format_size
 from backend_host.vgpu import VGpu
-from backend_host.vgpus import VGpuRegistry
+from backend_host.vgpu_table import VGpuTable
+from backend_host.worker_process import WorkerProcess
 
 _SETTLE_S = 1.0
 """What is between two kernels now is idle within this time, or works."""
 _LOOK_S = 0.01
+ON, OFF = "on", "off"
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """Of one program: `on` the device or `off` it, whether that is about to change, and why it does not."""
+
+    where: str
+    is_moving: bool = False
+    why: str = ""
+
+
+Told = Callable[[VGpu, WorkerProcess, WorkerReading], Contexts]
 
 
 @dataclass(frozen=True)
@@ -34,9 +49,12 @@ class Suspended:
     """It is out, or to go; a program that called since then is not."""
     keeps: str
     """`not`, `for_work`, `shared`, `for_capture` or `for_host`."""
+    contexts: Contexts
+    contexts_bytes: int
+    """That contexts and what is in them take of the device."""
 
 
-def suspend(vgpus: VGpuRegistry, name: str, config: Config) -> None:
+def suspend(vgpus: VGpuTable, name: str, config: Config) -> None:
     """Has the vGPU's programs bring their memory out, and returns at once. RefusedError says why not."""
     vgpu = vgpus.named(name)
     if config.memory != "span":
@@ -61,14 +79,15 @@ def suspend(vgpus: VGpuRegistry, name: str, config: Config) -> None:
     vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=True)
 
 
-def resume(vgpus: VGpuRegistry, name: str) -> None:
+def resume(vgpus: VGpuTable, name: str) -> None:
     """Has those of its programs come back that have not, and returns at once. RefusedError when there is no such vGPU."""
     vgpu = vgpus.named(name)
     vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=False)
 
 
-def programs(vgpus: VGpuRegistry, name: str) -> list[Suspended]:
-    """How far the vGPU's programs are. RefusedError when there is no such vGPU."""
+def programs(vgpus: VGpuTable, name: str, told: Told) -> list[Suspended]:
+    """How far the vGPU's programs are. `told`: where the contexts of one are. RefusedError when there is no such vGPU."""
+    vgpu = vgpus.named(name)
     return [
         Suspended(
             each.program,
@@ -77,14 +96,29 @@ def programs(vgpus: VGpuRegistry, name: str) -> list[Suspended]:
             each.resident_bytes,
             each.is_suspended,
             each.keeps.name.lower(),
+            told(vgpu, worker, each),
+            each.contexts_due_bytes if each.sleep else each.fixed_bytes,
         )
-        for each in _served(vgpus.named(name))
+        for worker, each in served(vgpu)
     ]
 
 
+def served(vgpu: VGpu) -> list[tuple[WorkerProcess, WorkerReading]]:
+    """The workers that serve its programs, and what they say."""
+    readings = [(worker, worker.reading()) for worker in vgpu.caretaker.workers() if not worker.is_counted]
+    return [(worker, each) for worker, each in readings if each is not None and each.state is WorkerState.SERVING]
+
+
+def host_left(vgpus: VGpuTable, vgpu: VGpu, config: Config) -> int:
+    """Bytes of the host's memory that are left for contexts of this vGPU's programs: what is for memory that leaves a device, less what may be
+    there of all others, and this one's linear memory."""
+    crowded = {each.gpu.number: each.gpu.capacity.allocatable for each in vgpus.all() if each.gpu.capacity.is_short}
+    own = 0 if vgpu.gpu.capacity.is_short else sum(each.linear_bytes for each in _served(vgpu))
+    return swap_bytes(config) - sum(crowded.values()) - sum(map(_away, vgpus.others(vgpu))) - own
+
+
 def _served(vgpu: VGpu) -> list[WorkerReading]:
-    readings = (worker.reading() for worker in vgpu.caretaker.workers() if not worker.is_counted)
-    return [each for each in readings if each is not None and each.state is WorkerState.SERVING]
+    return [each for _, each in served(vgpu)]
 
 
 def _idle(vgpu: VGpu) -> Sequence[WorkerReading]:
@@ -106,11 +140,13 @@ def _idle(vgpu: VGpu) -> Sequence[WorkerReading]:
 
 
 def _away(vgpu: VGpu) -> int:
-    """Bytes of a vGPU that are in the host's memory, or may come there as it is suspended."""
-    if vgpu.gpu.capacity.is_short:
-        return 0
-    away = sum(
-        each.linear_bytes if each.is_suspended else max(0, each.linear_bytes - each.resident_bytes)
-        for each in _served(vgpu)
-    )
+    """Bytes of a vGPU that are in the host's memory, or may come there as it is suspended. Linear memory of a device that is short of it was
+    set aside."""
+    readings = _served(vgpu)
+    away = sum(each.fixed_bytes for each in readings if each.sleep)
+    if not vgpu.gpu.capacity.is_short:
+        away += sum(
+            each.linear_bytes if each.is_suspended else max(0, each.linear_bytes - each.resident_bytes)
+            for each in readings
+        )
     return min(vgpu.gpu.device.memory_bytes, away)  # whatever workers say

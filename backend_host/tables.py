@@ -398,8 +398,11 @@ def displaced(entries: Sequence[Message]) -> Iterator[Text]:
         clients = entry["clients"]
         away = sum(max(0, each.get("linear_bytes", 0) - each.get("resident_bytes", 0)) for each in clients)
         waited_ns = entry["totals"].get("displaced_ns", 0)
+        asleep = entry.get("nr_asleep", 0)
         said = ["is suspended"] if entry.get("is_suspended") else []
         said += [f"has {format_size(away)} of its memory in the host's"] if away else []
+        said += [f"has the contexts of {asleep} of its {len(clients)} programs there"] if asleep else []
+        said += [f"keeps contexts on the device: {entry['why_awake']}"] if entry.get("why_awake") else []
         said += [f"waited {format_time(waited_ns)} for its memory so far"] if waited_ns else []
         if said:
             yield folded(f"{entry['name']}: {', and '.join(said)}")

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from backend_host.caretaker import Caretaker
 from backend_host.device.gpu import Gpu
-from backend_host.device.readings import VgpuReading, WorkerReading
+from backend_host.device.readings import Sleep, VgpuReading, WorkerReading
 from backend_host.devices import Device
 from backend_host.entitlement import Entitlement
 from backend_host.glance import VGpuGlance
@@ -81,6 +81,8 @@ class VGpu:
     """Why its programs are refused since its Gpu has failed."""
     run_id: int = -1
     """Which run of the virtual machine it is; -1: it does not run, as far as is known."""
+    why_awake: str = ""
+    """Why contexts of its suspended programs stay on the device; "": they need not, or nobody knows yet."""
     is_unclaimed: bool = False
     """An earlier daemon's, that its domain, or the file that keeps it, has not asked for yet."""
     heap: RegionStatistics | None = None
@@ -137,7 +139,7 @@ class VGpu:
         """What it is and did. `all_ns`: charged on its Gpu to all. `entitled_share`: beside those that are active. `limits`: what it may have
         of what all share. `heap_age_ns`: how old what is told of its heap may be."""
         heap = self._count_heap(heap_age_ns)
-        clients = self.clients()
+        clients, readings = self.clients(), self._readings()
         totals = self.totals
         for client in clients:
             totals = totals.plus(client)
@@ -171,7 +173,9 @@ class VGpu:
             coscheduling=self.gpu.coscheduler.statistics(self.index),
             totals=totals,
             clients=clients,
-            is_suspended=any(reading.is_suspended for reading in self._readings()),
+            is_suspended=any(reading.is_suspended for reading in readings),
+            nr_asleep=sum(reading.is_suspended and reading.sleep is Sleep.ASLEEP for reading in readings),
+            why_awake=self.why_awake if any(reading.is_suspended for reading in readings) else "",
         )
 
     def glance(self, account: VgpuReading, entitled_share: float | None) -> VGpuGlance:

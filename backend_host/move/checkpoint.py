@@ -51,6 +51,11 @@ typedef struct { cuuint64_t reserved[8]; } CUcheckpointUnlockArgs;
 CUresult cuInit(unsigned int flags);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, int device);
+CUresult cuDevicePrimaryCtxRetain(void **context, int device);
+CUresult cuDevicePrimaryCtxRelease_v2(int device);
+CUresult cuCtxSetCurrent(void *context);
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total);
+CUresult cuCheckpointProcessGetState(int pid, int *state);
 CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args);
 CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args);
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args);
@@ -111,6 +116,23 @@ class Driver:
     def unlock(self, pid: int) -> int:
         return int(self._lib.cuCheckpointProcessUnlock(pid, self._ffi.new("CUcheckpointUnlockArgs *")))
 
+    def state(self, pid: int) -> tuple[int, int]:
+        """The result, and a CUprocessState."""
+        state = self._ffi.new("int *")
+        return int(self._lib.cuCheckpointProcessGetState(pid, state)), int(state[0])
+
+    def left(self, device: bytes) -> tuple[int, int]:
+        """The result, and how many bytes a device has left beside a context that is made for the question."""
+        number, left = self.devices.index(device), self._ffi.new("size_t[2]")
+        context = self._ffi.new("void **")
+        result = int(self._lib.cuDevicePrimaryCtxRetain(context, number))
+        if result:
+            return result, 0
+        result = int(self._lib.cuCtxSetCurrent(context[0]) or self._lib.cuMemGetInfo_v2(left, left + 1))
+        self._lib.cuCtxSetCurrent(self._ffi.NULL)
+        self._lib.cuDevicePrimaryCtxRelease_v2(number)
+        return result, int(left[0])
+
 
 def exchanged(devices: Sequence[bytes], one: bytes, other: bytes) -> Pairs:
     """Each device with what takes its place: these two each other's. The driver wants all devices of the machine to be named."""
@@ -160,7 +182,7 @@ class Change:
         return result == 0
 
 
-def _bytes_of(device: str) -> bytes:
+def uuid_bytes(device: str) -> bytes:
     return uuid.UUID(device.removeprefix("GPU-")).bytes
 
 
@@ -193,7 +215,7 @@ def main() -> int:
         return 0  # nothing is to be done
     threading.Thread(target=_end_with_daemon, daemon=True).start()
     asked = json.loads(line)
-    pairs = exchanged(driver.devices, _bytes_of(asked["from"]), _bytes_of(asked["to"]))
+    pairs = exchanged(driver.devices, uuid_bytes(asked["from"]), uuid_bytes(asked["to"]))
     Change(driver, say).run(asked["pids"], pairs)
     say({"done": True})
     sys.stdout.flush()

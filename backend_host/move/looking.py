@@ -55,7 +55,9 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
         no_mover=gpu.mover.why_not,
         has_fast_moves=bool(gpu.start.sees),
         failed="" if gpu.failure is None else gpu.failure.reason,
-        left_bytes=None if capacity.is_short else device.memory_bytes - _taken(gpu, coming),
+        left_bytes=None
+        if capacity.is_short
+        else device.memory_bytes - _taken(gpu, [vgpu for vgpu in vgpus if vgpu.gpu is gpu], coming),
         allocatable_left_bytes=capacity.allocatable - linear if capacity.allocatable else None,
     )
 
@@ -72,11 +74,11 @@ def _towards(target: Gpu, worker: WorkerProcess, reading: WorkerReading) -> Work
     return reading if sees_it else replace(reading, bound=reading.bound | Bound.DEVICE)
 
 
-def _taken(gpu: Gpu, coming: Sequence[VGpu]) -> int:
-    """Of the device's memory, by all that are there, and by those that are to come."""
-    return sum(account.memory_bytes for account in gpu.page.vgpus()) + sum(
-        program.memory_bytes for vgpu in coming for program in programs_of(vgpu)
-    )
+def _taken(gpu: Gpu, there: Sequence[VGpu], coming: Sequence[VGpu]) -> int:
+    """Of the device's memory, by all that are there, and by those that are to come; not what is off it while vGPUs are suspended."""
+    taken = sum(account.memory_bytes for account in gpu.page.vgpus())
+    away = sum(program.away_bytes for vgpu in there for program in programs_of(vgpu))
+    return taken - away + sum(program.memory_bytes for vgpu in coming for program in programs_of(vgpu))
 
 
 def programs_of(vgpu: VGpu) -> list[WorkerReading]:

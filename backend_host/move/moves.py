@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from backend_host.device.gpu import Gpu, find
 from backend_host.errors import RefusedError
@@ -24,11 +25,13 @@ class Moves:
         self,
         table: Relocating,
         gpus: Sequence[Gpu],
+        awake: Callable[[VGpu], AbstractContextManager[None]],
         change_of: Callable[[str], Checkpointer] = Checkpointer,
     ) -> None:
-        """`change_of`: as `ByCheckpoint` has it."""
+        """`awake`: keeps the contexts of a suspended vGPU on its device. `change_of`: as `ByCheckpoint` has it."""
         self._table = table
         self._gpus = gpus
+        self._awake = awake
         self._change_of = change_of
         self._moves: dict[VGpu, Move] = {}
         """The last one of each vGPU."""
@@ -66,7 +69,7 @@ class Moves:
         def instead() -> Plan:
             return self.plan(vgpu.name, str(target.number), CHECKPOINT)
 
-        return Move(plan, journey, mover_of, instead if (mover, plan.mover) == (AUTO, REPLAY) else None)
+        return Move(plan, journey, mover_of, self._awake, instead if (mover, plan.mover) == (AUTO, REPLAY) else None)
 
     def find(self, name: str) -> Move | None:
         """The one under way, or the last one, of the vGPU that is called so now, or was last."""

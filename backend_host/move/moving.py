@@ -29,6 +29,7 @@ from backend_host.move.journey import LOOK_S, CannotError, Journey, NeverStandsE
 from backend_host.move.mover import Mover
 from backend_host.move.plan import Plan
 from backend_host.service.journal import about
+from backend_host.vgpu import VGpu
 from backend_host.worker_process import WorkerProcess
 
 RUN_S = 10.0
@@ -48,9 +49,11 @@ class Move:
         plan: Plan,
         journey: Journey,
         mover_of: Callable[[str], Mover],
+        awake: Callable[[VGpu], contextlib.AbstractContextManager[None]],
         instead: Callable[[], Plan] | None = None,
     ) -> None:
-        """`mover_of`: makes the mover of this name, for this journey. `instead`: the plan to go on by when this one comes to nothing; it raises
+        """`mover_of`: makes the mover of this name, for this journey. `awake`: keeps a suspended vGPU's contexts on its device; it raises
+        RefusedError where they cannot come back. `instead`: the plan to go on by when this one comes to nothing; it raises
         RefusedError where there is none."""
         self.plan = plan
         self.vgpu = journey.vgpu
@@ -63,6 +66,7 @@ class Move:
         """It is on the other Gpu."""
         self._journey = journey
         self._mover_of = mover_of
+        self._awake = awake
         self._instead = instead
         self._lock = threading.Lock()
         self._is_over = threading.Event()
@@ -144,6 +148,7 @@ class Move:
         with contextlib.ExitStack() as always, contextlib.ExitStack() as undo:
             vgpu.caretaker.hold()
             always.callback(vgpu.caretaker.release)
+            always.enter_context(self._awake(vgpu))
             table.reserve(vgpu, self._target)
             undo.callback(table.give_up, vgpu)
             workers = vgpu.caretaker.workers()

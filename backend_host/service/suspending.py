@@ -16,12 +16,15 @@ from backend_host.errors import FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.service.commands import Connect
 from backend_host.sizes import format_size
+from backend_host.suspension import OFF, ON
 
 Command: TypeAlias = Callable[[argparse.Namespace, Connection], int]
 
 LOOK_S = 0.05
 STILL_S = 10.0
 """Nothing moved for so long: nothing does, for now."""
+CONTEXTS_S = 120.0
+"""Contexts are on their way, which is no matter of bytes: the daemon has come to an end by then."""
 INTERRUPTED = 130
 _WHY = {
     "not": "it goes on leaving",
@@ -39,14 +42,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         (
             "suspend",
             suspend,
-            "bring the memory of an idle vGPU off the device",
-            "Brings the memory that an idle vGPU's programs allocated into the host's. A program comes back with its next call, at the same "
-            "addresses; all come back with: fairgv-host resume NAME (docs/memory.md).",
+            "bring memory and contexts of an idle vGPU off the device",
+            "Brings the memory that an idle vGPU's programs allocated into the host's, and then their contexts, where the driver does that. A "
+            "program comes back with its next call, at the same addresses; all come back with: fairgv-host resume NAME (docs/memory.md).",
         ),
         (
             "resume",
             resume,
-            "bring the memory of a suspended vGPU back",
+            "bring memory and contexts of a suspended vGPU back",
             "Brings back what `fairgv-host suspend` brought off the device, ahead of the programs' next calls.",
         ),
     ):
@@ -76,9 +79,11 @@ def suspend(options: argparse.Namespace, connection: Connection) -> int:
         return status
     if out:
         moved = format_size(sum(each["linear_bytes"] - each["resident_bytes"] for each in out))
+        asleep = [each for each in out if each["contexts"]["where"] == OFF]
+        contexts = f", and the contexts of {_count(asleep)}" if asleep else ""
         output.say(
-            f"{name} is suspended: {moved} of {_count(out)} left the device. A program comes back with its next call, and all do with: "
-            f"fairgv-host resume {name}"
+            f"{name} is suspended: {moved} of {_count(out)} left the device{contexts}. A program comes back with its next call, and all do "
+            f"with: fairgv-host resume {name}"
         )
     else:
         output.say(f"no memory of {name} left the device")
@@ -88,6 +93,10 @@ def suspend(options: argparse.Namespace, connection: Connection) -> int:
         elif _stays(each):
             output.say(
                 f"{_called(each)} keeps {format_size(each['resident_bytes'])} on the device: {_WHY[each['keeps']]}"
+            )
+        elif each["contexts"]["where"] == ON:
+            output.say(
+                f"{_called(each)} keeps its contexts on the device: {each['contexts']['why'] or 'they go on leaving'}"
             )
     return status
 
@@ -103,6 +112,10 @@ def resume(options: argparse.Namespace, connection: Connection) -> int:
     if options.json:
         output.say_json(programs)
         return int(not all(map(_is_back, programs)))
+    waiting = [each for each in programs if each["contexts"]["where"] == OFF]
+    if waiting:
+        why = waiting[0]["contexts"]["why"] or "they go on coming back"
+        raise FairGVError(f"{name} is resumed, but the contexts of {_count(waiting)} are off the device still: {why}")
     out = sum(each["linear_bytes"] - each["resident_bytes"] for each in programs)
     if out > 0:
         raise FairGVError(
@@ -113,11 +126,17 @@ def resume(options: argparse.Namespace, connection: Connection) -> int:
 
 
 def _has_left(program: Message) -> bool:
-    return not program["is_suspended"] or program["resident_bytes"] == 0 or program["keeps"] in _STAYS
+    is_out = program["resident_bytes"] == 0 and not program["contexts"]["is_moving"]
+    return not program["is_suspended"] or is_out or program["keeps"] in _STAYS
 
 
 def _is_back(program: Message) -> bool:
-    return bool(program["resident_bytes"] >= program["linear_bytes"])
+    return bool(program["resident_bytes"] >= program["linear_bytes"] and program["contexts"]["where"] == ON)
+
+
+def _is_on_its_way(program: Message) -> bool:
+    """Its contexts are, and nothing is in their way."""
+    return bool(program["contexts"]["is_moving"] and not program["contexts"]["why"])
 
 
 def _stays(program: Message) -> bool:
@@ -148,7 +167,8 @@ def _follow(name: str, connection: Connection, what: str, is_done: Callable[[Mes
             show(all_bytes - resident if is_done is _has_left else resident, all_bytes)
             if resident != last:
                 moved_at, last = time.monotonic(), resident
-            if all(map(is_done, programs)) or time.monotonic() - moved_at > STILL_S:
+            still_s = CONTEXTS_S if any(map(_is_on_its_way, programs)) else STILL_S
+            if all(map(is_done, programs)) or time.monotonic() - moved_at > still_s:
                 return programs
             time.sleep(LOOK_S)
 

@@ -30,7 +30,7 @@ from backend_host.statistics import (
     Totals,
     VGpuStatistics,
 )
-from backend_host.suspension import Suspended
+from backend_host.suspension import Contexts, Suspended
 from tests.end_to_end.host import Host, start_host, stop_host
 
 PAGE = PACKAGE_ROOT / "docs/json.md"
@@ -81,6 +81,7 @@ def documented(heading: str) -> set[str]:
         ("debt", DebtStatistics),
         ("listed", Listed),
         ("suspended", Suspended),
+        ("contexts", Contexts),
     ],
 )
 def test_each_object_has_the_keys_of_the_page(heading: str, kind: Any) -> None:

@@ -37,10 +37,10 @@ class Program:
 
     all: ClassVar[list["Program"]] = []
 
-    def __init__(self, host: Host, name: str, *options: str) -> None:
+    def __init__(self, host: Host, name: str, *options: str, program: str = "pauses") -> None:
         self._host, self._name = host, name
         self.all.append(self)
-        self.child = host.start("pauses", options=("--vgpu", name, *options), stdin=subprocess.PIPE)
+        self.child = host.start(program, options=("--vgpu", name, *options), stdin=subprocess.PIPE)
         assert self.child.stdout is not None
         assert self.child.stdout.readline() == "ready\n"
 
@@ -82,8 +82,8 @@ def test_a_program_notices_nothing(host: Host) -> None:
         said = host_command(host.state_dir, "suspend", "web")
         assert said.returncode == 0, said.stderr
         assert said.stdout == (
-            "web is suspended: 50 MiB of one program left the device. A program comes back with its next call, and all do with: "
-            "fairgv-host resume web\n"
+            "web is suspended: 50 MiB of one program left the device, and the contexts of one program. A program comes back with its next "
+            "call, and all do with: fairgv-host resume web\n"
         )
         assert (program.resident_bytes(), program.is_suspended()) == (0, True)
         assert "web: is suspended, and has 50 MiB of its memory in the host's" in host_command(
@@ -104,6 +104,8 @@ def test_a_program_is_brought_back_ahead_of_its_call(host: Host) -> None:
             "resident_bytes": 0,
             "is_suspended": True,
             "keeps": "not",
+            "contexts": {"where": "off", "is_moving": False, "why": ""},
+            "contexts_bytes": 0,
         }
     ]
     said = host_command(host.state_dir, "resume", "web")

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class Travel:
     outcome: Callable[[Sequence[int]], Outcome] = lambda pids: MOVED
 
     def __post_init__(self) -> None:
-        self.moves = Moves(self.registry, self.gpus, lambda _: PlayedChanger(self))
+        self.moves = Moves(self.registry, self.gpus, lambda _: nullcontext(), lambda _: PlayedChanger(self))
 
     def opened(self, name: str = "web", entitlement: Entitlement = PLAIN, gpu: int = 0) -> VGpu:
         """A vGPU on this Gpu."""

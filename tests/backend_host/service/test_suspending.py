@@ -10,6 +10,13 @@ from backend_host.errors import FairGVError
 from backend_host.service import suspending
 
 MIB = 1 << 20
+NR_LOOKS = 5
+
+
+OFF = {"where": "off", "is_moving": False, "why": ""}
+KEPT = {"where": "on", "is_moving": False, "why": "the driver says no"}
+LEAVING = {"where": "on", "is_moving": True, "why": ""}
+WAITING = {"where": "off", "is_moving": True, "why": "GPU 0 has no room"}
 
 
 class Daemon:
@@ -33,11 +40,13 @@ def program(**known: Any) -> dict[str, Any]:
         "resident_bytes": 0,
         "is_suspended": True,
         "keeps": "not",
+        "contexts": OFF,
+        "contexts_bytes": MIB,
         **known,
     }
 
 
-CALLED = program(resident_bytes=8 * MIB, is_suspended=False)
+CALLED = program(resident_bytes=8 * MIB, is_suspended=False, contexts={**KEPT, "why": ""})
 SHARES = program(program="serve", worker_pid=8, resident_bytes=8 * MIB, keeps="shared")
 
 
@@ -48,13 +57,25 @@ def run(command: Any, daemon: Daemon) -> int:
 @pytest.mark.parametrize(
     ("programs", "status", "said"),
     [
-        ([program()], 0, ["web is suspended: 8 MiB of one program left the device."]),
-        ([program(), program()], 0, ["web is suspended: 16 MiB of 2 programs left the device."]),
+        ([program()], 0, ["web is suspended: 8 MiB of one program left the device, and the contexts of one program."]),
+        (
+            [program(), program()],
+            0,
+            ["web is suspended: 16 MiB of 2 programs left the device, and the contexts of 2 programs."],
+        ),
+        (
+            [program(contexts=KEPT)],
+            0,
+            [
+                "web is suspended: 8 MiB of one program left the device.",
+                "train (worker 7) keeps its contexts on the device: the driver says no",
+            ],
+        ),
         (
             [program(), CALLED],
             0,
             [
-                "web is suspended: 8 MiB of one program left the device.",
+                "web is suspended: 8 MiB of one program left the device, and the contexts of one program.",
                 "train (worker 7) called meanwhile, and is back",
             ],
         ),
@@ -70,7 +91,7 @@ def run(command: Any, daemon: Daemon) -> int:
             [program(), SHARES],
             1,
             [
-                "web is suspended: 8 MiB of one program left the device.",
+                "web is suspended: 8 MiB of one program left the device, and the contexts of one program.",
                 "serve (worker 8) keeps 8 MiB on the device: it shares memory with other programs",
             ],
         ),
@@ -94,10 +115,38 @@ def test_memory_that_takes_long_is_told(monkeypatch: pytest.MonkeyPatch, capsys:
     ]
 
 
-def test_a_device_without_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("contexts", "said"),
+    [
+        ({**KEPT, "why": ""}, "web is resumed, but 8 MiB are off the device still"),
+        (
+            WAITING,
+            "web is resumed, but the contexts of one program are off the device still: GPU 0 has no room",
+        ),
+    ],
+)
+def test_a_device_without_room_is_told(contexts: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspending, "STILL_S", 0.0)
-    with pytest.raises(FairGVError, match="web is resumed, but 8 MiB are off the device still"):
-        run(suspending.resume, Daemon([program(is_suspended=False)]))
+    with pytest.raises(FairGVError, match=said):
+        run(suspending.resume, Daemon([program(is_suspended=False, contexts=contexts)]))
+
+
+def test_contexts_that_are_on_their_way_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However long that takes: the driver moves what is in them."""
+    monkeypatch.setattr(suspending, "STILL_S", 0.0)
+    monkeypatch.setattr(suspending, "LOOK_S", 0.0)
+    daemon = Daemon([program(contexts=LEAVING)])
+
+    def look(_: float) -> None:
+        if len(daemon.asked) == 1 + NR_LOOKS:
+            daemon.programs = [program()]
+
+    monkeypatch.setattr("backend_host.service.suspending.time.sleep", look)
+    assert run(suspending.suspend, daemon) == 0
+    assert daemon.asked == ["suspend", *["suspension"] * (NR_LOOKS + 1)]
+    assert ", and the contexts of one program." in capsys.readouterr().out
 
 
 def test_who_is_interrupted_is_told_what_goes_on(

@@ -1,0 +1,1 @@
+"""Contexts of suspended vGPUs that leave the device, and come back."""
