@@ -141,6 +141,8 @@ class VGpuStatistics(Entitlement, _VGpu):
     """Programs of it that are, whose contexts are off the device, too."""
     why_awake: str = ""
     """Why those of others stay there."""
+    why_asleep: str = ""
+    """Why contexts of programs that call, or were resumed, are off the device still."""
 
     def __post_init__(self) -> None:
         """Its entitlement is one that exists, and was checked."""

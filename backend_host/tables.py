@@ -403,6 +403,7 @@ def displaced(entries: Sequence[Message]) -> Iterator[Text]:
         said += [f"has {format_size(away)} of its memory in the host's"] if away else []
         said += [f"has the contexts of {asleep} of its {len(clients)} programs there"] if asleep else []
         said += [f"keeps contexts on the device: {entry['why_awake']}"] if entry.get("why_awake") else []
+        said += [f"waits for its contexts: {entry['why_asleep']}"] if entry.get("why_asleep") else []
         said += [f"waited {format_time(waited_ns)} for its memory so far"] if waited_ns else []
         if said:
             yield folded(f"{entry['name']}: {', and '.join(said)}")

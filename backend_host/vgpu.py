@@ -83,6 +83,8 @@ class VGpu:
     """Which run of the virtual machine it is; -1: it does not run, as far as is known."""
     why_awake: str = ""
     """Why contexts of its suspended programs stay on the device; "": they need not, or nobody knows yet."""
+    why_asleep: str = ""
+    """Why contexts of programs that call, or were resumed, are off it still."""
     is_unclaimed: bool = False
     """An earlier daemon's, that its domain, or the file that keeps it, has not asked for yet."""
     heap: RegionStatistics | None = None
@@ -175,6 +177,7 @@ class VGpu:
             clients=clients,
             is_suspended=any(reading.is_suspended for reading in readings),
             nr_asleep=sum(reading.is_suspended and reading.sleep is Sleep.ASLEEP for reading in readings),
+            why_asleep=self.why_asleep,
             why_awake=self.why_awake if any(reading.is_suspended for reading in readings) else "",
         )
 

@@ -282,6 +282,7 @@ class Sleepers:
             again_s = min(_AGAIN_MOST_S, again_s * 2)
             left = [worker for worker in left if most_s is not None or not self._sleeps_again(worker)]
         self._set(left, Sleep.ASLEEP)
+        vgpu.why_asleep = ""
 
     def _sleeps_again(self, worker: WorkerProcess) -> bool:
         """It was suspended once more while it waited for room."""
@@ -304,23 +305,27 @@ class Sleepers:
                 errand.wait()
                 woken = errand.wake(due, device.uuid, device.context_bytes)
         except FairGVError as error:
-            self._wait_for(list(readings), str(error))
+            self._wait_for(vgpu, list(readings), str(error))
             return list(readings)
         self._set_back(vgpu, [by_pid[pid] for pid in woken.on])
         for pid, why in woken.lost.items():
             log.error("%s: worker %d is ended: %s", vgpu.name, pid, why, extra=about(vgpu.name))
         vgpu.caretaker.end([by_pid[pid] for pid in woken.lost], CUDA_ERROR_DEVICE_UNAVAILABLE)
-        took = ", ".join(f"{step} {ms:.1f} ms" for step, ms in woken.ms.items())
-        log.info("%s: contexts of %d programs are back: %s", vgpu.name, len(woken.on), took, extra=about(vgpu.name))
+        if woken.on:
+            took = ", ".join(f"{step} {ms:.1f} ms" for step, ms in woken.ms.items())
+            log.info("%s: contexts of %d programs are back: %s", vgpu.name, len(woken.on), took, extra=about(vgpu.name))
         left = {pid: worker for pid, worker in by_pid.items() if pid not in woken.on and pid not in woken.lost}
         for pid, worker in left.items():
             why = f"GPU {vgpu.gpu.number} has no room for the {format_size(due[pid])} that its contexts take"
-            self._wait_for([worker], why)
+            self._wait_for(vgpu, [worker], why)
         return list(left.values())
 
-    def _wait_for(self, workers: Sequence[WorkerProcess], why: str) -> None:
+    def _wait_for(self, vgpu: VGpu, workers: Sequence[WorkerProcess], why: str) -> None:
         with self._lock:
             self._why |= dict.fromkeys(workers, why)
+        if vgpu.why_asleep != why:
+            vgpu.why_asleep = why
+            log.warning("%s: contexts stay off the device: %s", vgpu.name, why, extra=about(vgpu.name))
 
     def _set_back(self, vgpu: VGpu, workers: Sequence[WorkerProcess]) -> None:
         """They go on as before; returns once they do."""

@@ -152,6 +152,7 @@ def test_another_has_the_room_of_its_contexts(tmp_path: Path, monkeypatch: pytes
         said = host_command(host.state_dir, "resume", "web")
         assert said.returncode == 1
         assert "the contexts of one program are off the device still: GPU 0 has no room for the 16" in said.stderr
+        assert vgpu(host)["why_asleep"].startswith("GPU 0 has no room for the 16")
         db.computes()
         assert db.passes()
         assert web.says() == lines[1]
