@@ -99,10 +99,10 @@ class Contexts:
                 self._tell(pid, STATE if result else step, result)
                 return
             result = self._step(pid, step, call)
-            if result and (result != ILLEGAL_STATE or time.monotonic() > deadline):
-                return
-            if result:
+            if result == ILLEGAL_STATE and time.monotonic() < deadline:
                 time.sleep(_AGAIN_S)
+            elif result or step == UNLOCK:
+                return
 
     def _restore(self, pid: int) -> int:
         return self._driver.restore(pid)

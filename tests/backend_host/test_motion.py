@@ -10,7 +10,7 @@ import pytest
 from cffi import FFI
 
 from backend_host.device.control import ControlPage
-from backend_host.device.readings import Bound, Keeps, Motion, Stage, WorkerReading, WorkerState
+from backend_host.device.readings import Bound, Keeps, Motion, Sleep, Stage, WorkerReading, WorkerState
 from backend_host.shelf import Message
 from backend_host.worker.build_ffi import HERE
 from ivshmem.passing import send_with
@@ -81,7 +81,7 @@ def change_page(served: Served, page: ControlPage) -> tuple[int, int]:
     return vgpu, slot
 
 
-@pytest.mark.parametrize("words", [Motion, Stage, Bound, Keeps])
+@pytest.mark.parametrize("words", [Motion, Stage, Sleep, Bound, Keeps])
 def test_what_the_page_says_has_the_same_words_here(words: type[enum.IntEnum | enum.IntFlag]) -> None:
     name = f"fgw_{words.__name__.lower()}"
     body = (HERE / "page/layout.h").read_text().partition(f"enum {name} {{")[2].partition("}")[0]

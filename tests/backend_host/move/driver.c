@@ -1,7 +1,9 @@
 /*
  * A device library that has checkpoints and nothing else. It does as FAKE_DRIVER says: words "STEP PID RESULT", a
  * result of -1 never comes. STEP is "restore" where a process goes back to where it was, "other" where pairs are named.
- * What it is told it checks: reserved words, and pairs that exchange two of its three devices.
+ * What it is told it checks: reserved words, and pairs that exchange two of its three devices. "state PID" is the state
+ * of a process (CUprocessState), and "left 0" how many MiB the second device has left, "context 0" what comes of a
+ * context there.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -84,4 +86,39 @@ CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
 {
     return args && is_zero(args, sizeof(*args)) ? told("unlock", pid) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A process that says nothing of its state is checkpointed, until it was restored. */
+CUresult cuCheckpointProcessGetState(int pid, CUprocessState *state)
+{
+    static int restored[100];
+    const int said = (int)told("state", pid);
+    *state = said ? (CUprocessState)(said - 1) : CU_PROCESS_STATE_CHECKPOINTED;
+    if (!said && restored[pid]++) {
+        *state = CU_PROCESS_STATE_LOCKED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    *context = (CUcontext)&told;
+    return device == 1 ? told("context", 0) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+    return context == NULL || context == (CUcontext)&told ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuMemGetInfo_v2(size_t *left, size_t *total)
+{
+    *left = (size_t)told("left", 0) << 20;
+    *total = (size_t)80 << 30;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    return device == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
