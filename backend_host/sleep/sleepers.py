@@ -16,7 +16,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from backend_host.caretaker import CUDA_ERROR_DEVICE_UNAVAILABLE
 from backend_host.config import Config
@@ -199,22 +199,22 @@ class Sleepers:
                 standing = self._wait_standing(workers)
                 laid = errand.lay(list(standing), vgpu.gpu.device.uuid, vgpu.gpu.device.context_bytes)
         except (FairGVError, OSError) as error:
-            self._keep(vgpu, {worker: str(error) for worker in workers})
             self._set_back(vgpu, workers)
+            self._keep(vgpu, {worker: str(error) for worker in workers})
             return
         off = [worker for pid, worker in standing.items() if pid in laid.off]
         on = {worker: plainly(laid.on[pid]) for pid, worker in standing.items() if pid in laid.on}
         unknown = [worker for pid, worker in standing.items() if pid not in laid.off and pid not in laid.on]
-        for worker in off:
-            worker.at.page.set_laid_bytes(worker.slot, laid.off[worker.process.pid])
-        self._set(off, Sleep.ASLEEP)
-        self._keep(vgpu, on)
-        self._set_back(vgpu, [worker for worker in workers if worker not in off and worker not in unknown])
+        self._set(off, Sleep.ASLEEP, laid.off)
+        awake = [worker for worker in workers if worker not in off and worker not in unknown]
+        self._set_back(vgpu, awake)
+        late = {worker: "its program does not stand still" for worker in awake if worker not in on and _is_idle(worker)}
+        self._keep(vgpu, on | late)
         took = ", ".join(f"{step} {ms:.1f} ms" for step, ms in laid.ms.items())
         log.info("%s: contexts of %d programs left the device: %s", vgpu.name, len(off), took, extra=about(vgpu.name))
         if unknown:
-            self._keep(vgpu, dict.fromkeys(unknown, "the process that takes contexts off the device came to no end"))
             self._bring_back(vgpu, unknown)
+            self._keep(vgpu, dict.fromkeys(unknown, "the process that takes contexts off the device came to no end"))
 
     def _check(self, vgpu: VGpu, workers: Sequence[WorkerProcess]) -> None:
         """Makes room in the host's memory. RefusedError, OSError: contexts cannot leave."""
@@ -286,8 +286,7 @@ class Sleepers:
 
     def _sleeps_again(self, worker: WorkerProcess) -> bool:
         """It was suspended once more while it waited for room."""
-        reading = _living(worker)
-        if reading is None or not reading.is_suspended:
+        if not _is_idle(worker):
             return False
         self._set([worker], Sleep.ASLEEP)
         return True
@@ -342,9 +341,12 @@ class Sleepers:
                     self._why.pop(worker, None)
 
     @staticmethod
-    def _set(workers: Sequence[WorkerProcess], sleep: Sleep) -> None:
+    def _set(workers: Sequence[WorkerProcess], sleep: Sleep, laid_bytes: Mapping[int, int] | None = None) -> None:
+        """`laid_bytes`: what their contexts had on the device, by pid."""
         for worker in workers:
             with worker.kept() as is_there:
+                if is_there and laid_bytes is not None:
+                    worker.at.page.set_laid_bytes(worker.slot, laid_bytes[worker.process.pid])
                 if is_there:
                     worker.at.page.set_sleep(worker.slot, sleep)
 
@@ -353,6 +355,12 @@ def _living(worker: WorkerProcess) -> WorkerReading | None:
     """What it says; None: it has ended, or is about to."""
     reading = None if worker.is_ending or worker.is_counted else worker.reading()
     return reading if reading is not None and reading.state is WorkerState.SERVING else None
+
+
+def _is_idle(worker: WorkerProcess) -> bool:
+    """It is suspended still."""
+    reading = _living(worker)
+    return reading is not None and reading.is_suspended
 
 
 def _asleep(vgpu: VGpu) -> list[WorkerProcess]:
