@@ -143,7 +143,7 @@ def _away(vgpu: VGpu) -> int:
     """Bytes of a vGPU that are in the host's memory, or may come there as it is suspended. Linear memory of a device that is short of it was
     set aside."""
     readings = _served(vgpu)
-    away = sum(each.fixed_bytes for each in readings if each.sleep)
+    away = sum(each.contexts_due_bytes for each in readings if each.sleep)
     if not vgpu.gpu.capacity.is_short:
         away += sum(
             each.linear_bytes if each.is_suspended else max(0, each.linear_bytes - each.resident_bytes)

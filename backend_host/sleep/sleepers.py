@@ -68,6 +68,9 @@ class Sleepers:
         self._held: dict[VGpu, int] = {}
         self._why: dict[WorkerProcess, str] = {}
         """Why contexts stay on the device, or off it for now."""
+        self._spent: set[WorkerProcess] = set()
+        """They called since their vGPU was suspended. Whatever they say then, this suspension is over for them: else a worker that was taken
+        over could have its contexts moved all the time."""
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._is_stopping = threading.Event()
@@ -93,6 +96,7 @@ class Sleepers:
         with self._lock:
             for worker in vgpu.caretaker.workers():
                 self._why.pop(worker, None)
+                self._spent.discard(worker)
             vgpu.why_awake = ""
         self._news.set()
 
@@ -154,17 +158,20 @@ class Sleepers:
         with self._lock:
             living = {worker for vgpu in vgpus for worker in vgpu.caretaker.workers()}
             self._why = {worker: why for worker, why in self._why.items() if worker in living}
+            self._spent &= living
         return has_any
 
     def _look_at(self, vgpu: VGpu, readings: Sequence[Reading]) -> None:
         with self._lock:
             if vgpu in self._busy or vgpu in self._held or self._is_stopping.is_set() or vgpu.gpu.failure is not None:
                 return
+            self._spent |= {worker for worker, each in readings if _is_called(each)}
             back = [
                 worker for worker, each in readings if each.sleep and (_is_called(each) or each.sleep is Sleep.STAND)
             ]
             leaving = any(each.is_suspended and each.resident_bytes and each.keeps is Keeps.NOT for _, each in readings)
-            down = [worker for worker, each in readings if _can_sleep(each) and worker not in self._why]
+            tried = self._why.keys() | self._spent
+            down = [worker for worker, each in readings if _can_sleep(each) and worker not in tried]
             if back:
                 work = lambda: self._bring_back(vgpu, back)  # noqa: E731
             elif down and not leaving:

@@ -245,5 +245,8 @@ def test_it_moves_asleep_as_it_would_awake(two: Host) -> None:
     wait_until(lambda: vgpu(two)["nr_asleep"] == 1, "it sleeps again")
     assert (vgpu(two)["gpu_number"], vgpu(two)["is_suspended"]) == (1, True)
     assert left_bytes(two, 1) == empty
+    said = host_command(two.state_dir, "drain", "1")
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert (vgpu(two)["gpu_number"], vgpu(two)["is_suspended"]) == (0, True)
     assert program.computes() == native_lines(2)[1]
     assert program.passes()

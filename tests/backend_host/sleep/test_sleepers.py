@@ -18,6 +18,7 @@ from backend_host.sleep.errand import Errand, Laid, Woken
 from backend_host.sleep.sleepers import Sleepers
 from backend_host.suspension import OFF, ON, Contexts, Suspended, programs, resume, suspend
 from backend_host.vgpu import VGpu
+from backend_host.worker_process import WorkerProcess
 from tests.backend_host.move.travel import Travel, reading, travelling
 from tests.backend_host.move.waiting import is_dead, kill
 from tests.backend_host.test_sleep import VARIABLE
@@ -159,6 +160,20 @@ def test_one_that_calls_all_the_time_costs_one_errand_at_most(host: Host) -> Non
         assert words(guest, addresses) == numbered(1)
 
 
+def test_one_that_says_again_that_it_is_idle_is_not_believed(host: Host) -> None:
+    """A worker that was taken over, that is: to its daemon it looks as one of a vGPU that nobody suspended again."""
+    vgpu = host.travel.opened()
+    addresses = filled(guest := host.travel.program(vgpu), 1)
+    host.asleep(vgpu)
+    assert words(guest, addresses) == numbered(1)
+    for _ in range(3):
+        vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=True)
+        wait_until(lambda: reading(vgpu).resident_bytes == 0, "its memory has left")
+        host.looks()
+    assert host.asked == ["trial", "lay", "wake"]
+    host.asleep(vgpu)
+
+
 @pytest.mark.parametrize("step", ["lock", "checkpoint"])
 def test_a_driver_that_refuses_is_told_and_asked_again_with_the_next_suspension(host: Host, step: str) -> None:
     vgpu = host.travel.opened()
@@ -193,6 +208,22 @@ def test_where_there_is_no_process_it_is_told(host: Host) -> None:
     host.why_not = None
     host.suspended(vgpu)
     assert host.kept(vgpu) == "there is no process"
+
+
+class Together:
+    """What ends workers that share something."""
+
+    def end(self, worker: WorkerProcess) -> None:
+        worker.kill()
+
+
+def test_clients_of_one_server_keep_their_contexts(host: Host) -> None:
+    vgpu = host.travel.opened()
+    filled(host.travel.program(vgpu), 1)
+    vgpu.caretaker.workers()[0].shared = Together()
+    host.suspended(vgpu)
+    assert host.kept(vgpu) == "its programs are clients of one server of the driver's (MPS)"
+    assert host.asked == []
 
 
 def test_contexts_count_against_what_is_set_aside_of_the_hosts_memory(host: Host) -> None:
