@@ -1,8 +1,8 @@
 """What is looked at of spaces. Ten times a second: who may go before others, and whose context is dead. As often, and a hundred times a second
 while one is searched for, on a thread of its own: which split is asked for.
 
-A split that is over the target is known by two rounds, and costs all until the next look: where rounds take a millisecond ten at a hundred looks
-a second, and a hundred at ten.
+A split that is over the target is known by two rounds, and costs all until the next look. Where rounds take a millisecond, that is ten at a
+hundred looks a second, and a hundred at ten.
 """
 
 import logging

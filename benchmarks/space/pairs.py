@@ -252,8 +252,8 @@ def _sheet(plan: Plan, document: Document) -> Sheet | None:
     )
     notes = (
         "Rounds once the search has settled, over the median alone. Within the target is by the program's clock, and as the daemon tells.",
-        "Progress is best effort's over its own alone; use is the time that rounds take alone over the stretch, plus progress. All given up: the",
-        "use where each round has all of the GPU, and the gain over it. Launches of best effort that do not go persistently do not give way.",
+        "Progress is best effort's over its own alone; use is the time that rounds take alone over the stretch, plus progress. All given up:",
+        "the use where each round has all of the GPU, and the gain over it. Launches of best effort that are not persistent do not give way.",
         "The split is that where the search settled, or where it was when the time was over (-).",
     )
     return Sheet(plan.title, columns, rows, notes)
