@@ -35,6 +35,7 @@ from benchmarks.space.record import BEST_EFFORT as LASTING
 from benchmarks.space.record import PAIRS, SIZES
 from benchmarks.style import LESS, MORE
 from scheduler.space.command import TARGETS
+from scheduler.space.feedback import NR_ROUNDS
 
 KIND, PROGRAM_KIND = "space pair", "space program"
 ALONE_S = 1.0
@@ -184,9 +185,9 @@ def gain(record: Record) -> float:
 
 
 def within_as_told(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    """The part of rounds that the daemon says were within the target; None: it compared none."""
+    """The part of rounds that the daemon says were within the target; None: it compared hardly any, as with all of the GPU for each."""
     nr_rounds, nr_missed = (after[key] - before[key] for key in ("nr_rounds", "nr_missed"))
-    return 1 - nr_missed / nr_rounds if nr_rounds else None
+    return 1 - nr_missed / nr_rounds if nr_rounds >= NR_ROUNDS else None
 
 
 def _counts(config: Config) -> dict[str, dict[str, Any]]:

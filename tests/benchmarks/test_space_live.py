@@ -185,7 +185,9 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.parametrize(("before", "after", "part"), [((10, 1), (110, 3), 0.98), ((10, 1), (10, 1), None)])
+@pytest.mark.parametrize(
+    ("before", "after", "part"), [((10, 1), (110, 3), 0.98), ((10, 1), (10, 1), None), ((10, 1), (12, 3), None)]
+)
 def test_what_the_daemon_tells_is_of_the_stretch(
     before: tuple[int, int], after: tuple[int, int], part: float | None
 ) -> None:
