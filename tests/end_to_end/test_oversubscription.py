@@ -14,7 +14,7 @@ from backend_host.errors import FairGVError
 from backend_host.launching import wait_for_end
 from tests.end_to_end.host import Host, comparable, start_host, stop_host, wait_until
 
-CAPACITY = 160 << 20
+CAPACITY = 112 << 20
 SETTINGS: dict[str, Any] = {
     "device_memory_bytes": CAPACITY,
     "oversubscribe": 3.0,
@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {
 }
 EXTENT = 32 << 20
 """The largest of a program's, that of its pool."""
-MIB = 100
+MIB = 64
 """With what its pool keeps each program has more than half of the device."""
 BESIDE = (
     "graph_capture",
@@ -58,7 +58,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A program whose memory fills most of the device computes all the time."""
     host = start_host(tmp_path_factory.mktemp("crowded"), **SETTINGS)
-    program = Program(host, "crowd", 120)
+    program = Program(host, "crowd", 78)
     yield host
     assert program.passes()
     stop_host(host)
@@ -105,8 +105,8 @@ def worker(host: Host, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def take_turns(host: Host, *names: str, nr_bytes: int = 2 * CAPACITY) -> None:
-    """Until each of them has gone and come back, more than once."""
+def take_turns(host: Host, *names: str, nr_bytes: int = CAPACITY) -> None:
+    """Until each of them has gone and come back, more than once: it has less than the device."""
     wait_until(lambda: all(totals(host, name)["swapped_in_bytes"] > nr_bytes for name in names), "memory moves", 120)
 
 
@@ -131,13 +131,13 @@ def test_memory_of_other_kinds_takes_turns(host: Host, kind: str) -> None:
 
 def test_two_programs_of_one_vgpu_take_turns(host: Host) -> None:
     programs = [Program(host, "both", stop=stop) for stop in ("one", "two")]
-    wait_until(lambda: totals(host, "both")["swapped_in_bytes"] > 3 * CAPACITY, "memory moves", 120)
+    wait_until(lambda: totals(host, "both")["swapped_in_bytes"] > 2 * CAPACITY, "memory moves", 120)
     assert all(program.passes() for program in programs)
 
 
 def test_a_worker_that_is_killed_costs_its_own_program_alone(host: Host) -> None:
     programs = [Program(host, name) for name in ("lost", "one", "two")]
-    take_turns(host, "one", "two", nr_bytes=CAPACITY)
+    take_turns(host, "one", "two", nr_bytes=CAPACITY // 2)
     os.kill(worker(host, "lost")["worker_pid"], signal.SIGKILL)
     _, errors = programs[0].child.communicate(timeout=60)
     assert "has ended" in errors
@@ -155,7 +155,7 @@ def test_a_daemon_that_is_killed_leaves_all_memory_as_it_is(host: Host) -> None:
         wait_for_end(pid)
         start_host(host.state_dir, **SETTINGS)
         for name, nr_bytes in before.items():
-            take_turns(host, name, nr_bytes=nr_bytes + CAPACITY)
+            take_turns(host, name, nr_bytes=nr_bytes + CAPACITY // 2)
     assert all(program.passes() for program in programs)
 
 
@@ -166,7 +166,7 @@ def test_weights_hold_through_the_moves(host: Host) -> None:
         programs.append(Program(host, name))
         assert host_command(host.state_dir, "set", name, "--weight", str(weight)).returncode == 0
     before = {name: vgpu["used_ns"] for name, vgpu in vgpus(host).items()}
-    take_turns(host, "one", "three", nr_bytes=6 * CAPACITY)
+    take_turns(host, "one", "three", nr_bytes=4 * CAPACITY)
     used = {name: vgpu["used_ns"] - before[name] for name, vgpu in vgpus(host).items()}
     assert used["three"] > 1.5 * used["one"]
     assert all(program.passes() for program in programs)
