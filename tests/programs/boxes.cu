@@ -228,10 +228,10 @@ bool check_all(CUstream stream)
     } sizes[] = {
         {"one byte", {16, 4, 1}, {1, 1, 1}, true},
         {"a small rectangle", {100, 40, 1}, {33, 21, 1}, true},
-        {"a small box", {64, 20, 10}, {29, 11, 7}, true},
-        {"whole slices", {64, 20, 10}, {64, 20, 10}, true},
-        {"a large rectangle", {2000, 1100, 1}, {1990, 1000, 1}, true},
-        {"a large box", {300, 100, 50}, {290, 90, 45}, true},
+        {"a small box", {64, 12, 8}, {29, 11, 7}, true},
+        {"whole slices", {64, 5, 4}, {64, 5, 4}, true},
+        {"a large rectangle", {20000, 110, 1}, {19990, 100, 1}, true},
+        {"a large box", {6000, 10, 25}, {5990, 9, 20}, true},
         {"rows of megabytes", {3u << 20, 3, 1}, {(3u << 20) - 77, 2, 1}, false},
     };
     bool is_right = true;
