@@ -34,7 +34,10 @@ IVSHMEM_VENDOR, IVSHMEM_DEVICE = 0x1AF4, 0x1110
 
 # What is switched off costs an emulated CPU seconds; `panic=-1` ends a guest that failed instead of leaving it there. A kernel that checks its
 # timer takes the time that an emulated CPU had to wait for a real one for a broken timer, and panics.
-KERNEL_PARAMETERS = "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off audit=0 random.trust_cpu=on no_timer_check"
+KERNEL_PARAMETERS = (
+    "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off audit=0 random.trust_cpu=on no_timer_check"
+    " cryptomgr.notests"
+)
 
 _INIT = """\
 #!/bin/busybox sh
@@ -99,7 +102,7 @@ def build_image(
     kernel: Kernel | None = None,
     copy_kernel: bool = True,
 ) -> GuestImage:
-    """Writes `initramfs` (and a copy of the kernel, which may be readable for this user alone) into `folder`.
+    """Writes `initramfs` (and a copy of the kernel, which may be readable for this user alone, unpacked where it can be) into `folder`.
 
     `files` are further files: where in the guest, from where on the host. `library_folders` is searched for libraries
     first. Raises VmError when busybox, a kernel, a program or one of its libraries is missing.
@@ -127,8 +130,11 @@ def build_image(
     initramfs.write_bytes(content.archive.finish())
     image = kernel.image
     if copy_kernel:
-        image = folder / "vmlinuz"
-        shutil.copyfile(kernel.image, image)
+        image = folder / "kernel"
+        if unpacked := kernel.unpacked():
+            image.write_bytes(unpacked)
+        else:
+            shutil.copyfile(kernel.image, image)
     return GuestImage(image, initramfs, KERNEL_PARAMETERS, marker, tuple(commands))
 
 

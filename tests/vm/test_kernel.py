@@ -1,11 +1,17 @@
 """Which kernel is taken, and what is said when none can be."""
 
+import gzip
+import lzma
+import struct
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from backend_host.vm.errors import VmError
-from backend_host.vm.kernel import KERNEL_VARIABLE, MUST_BE_BUILT_IN, find_kernel, read_modules
+from backend_host.vm.kernel import ELF, KERNEL_VARIABLE, MUST_BE_BUILT_IN, Kernel, find_kernel, read_modules
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +25,16 @@ def make_kernel(folder: Path, release: str, *, without: str = "", unix: str = "y
     lines = [f"CONFIG_{symbol}={'n' if symbol == without else 'y'}" for symbol in MUST_BE_BUILT_IN]
     (folder / f"config-{release}").write_text("\n".join([*lines, f"CONFIG_UNIX={unix}", "# CONFIG_X is not set"]))
     return image
+
+
+def make_image(folder: Path, packed: bytes, config: dict[str, str]) -> Kernel:
+    """With two sectors of setup, and what is packed 16 bytes behind them."""
+    head = bytearray(3 * 512 + 16)
+    head[0x1F1], head[0x202:0x206] = 2, b"HdrS"
+    struct.pack_into("<II", head, 0x248, 16, len(packed))
+    image = folder / "image"
+    image.write_bytes(bytes(head) + packed + b"behind it")
+    return Kernel(image, "6.1.0", config, folder)
 
 
 def test_newest_by_number(tmp_path: Path) -> None:
@@ -39,6 +55,19 @@ def test_named_kernel_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     named.write_bytes(b"kernel")
     monkeypatch.setenv(KERNEL_VARIABLE, str(named))
     assert find_kernel([tmp_path]).image == named
+
+
+@pytest.mark.parametrize("pack", [lzma.compress, gzip.compress, zstandard.compress])
+def test_what_an_image_holds(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    kernel = make_image(tmp_path, pack(ELF + b"the kernel") + b"size", config={"PVH": "y"})
+    assert kernel.unpacked() == ELF + b"the kernel"
+    assert replace(kernel, config={}).unpacked() is None, "it has no other way in"
+    assert make_image(tmp_path, pack(b"no kernel"), config={"PVH": "y"}).unpacked() is None
+
+
+def test_what_is_packed_otherwise_is_left_as_it_is(tmp_path: Path) -> None:
+    assert make_image(tmp_path, b"\x02!L\x18" + ELF, config={"PVH": "y"}).unpacked() is None
+    assert Kernel(make_kernel(tmp_path, "6.1.0"), "6.1.0", {"PVH": "y"}, tmp_path).unpacked() is None
 
 
 def test_refusals_name_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
