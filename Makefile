@@ -45,8 +45,9 @@ build: $(STAMP) $(MODULES)
 	@$(MAKE) -s -C softgpu
 	@$(BIN)/python -m tests.programs.build
 	@$(BIN)/python -m tests.conformance.build >/dev/null
-	@$(BIN)/python -m benchmarks.build endless >/dev/null
+	@$(BIN)/python -m benchmarks.build --untimed >/dev/null
 	@$(BIN)/python -m benchmarks.gloop.build >/dev/null
+	@$(BIN)/python -m tests.gloop.build
 	@$(BIN)/python -m benchmarks.space.build >/dev/null
 
 # What Python loads is compiled whole whenever its builders run: so they run when a source or a flag is another one, or what they made is not theirs.

@@ -104,11 +104,11 @@ def build_timed(name: str) -> Path:
     return program
 
 
-def build_all() -> list[Path]:
-    """Every program, and those that time their kernels; several at a time."""
+def build_all(names: Sequence[str] = EVERY, timed: Sequence[str] = NAMES) -> list[Path]:
+    """These programs, and `timed` as those that time their kernels; several at a time."""
     with ThreadPoolExecutor(os.cpu_count()) as builders:
-        plain = list(builders.map(build, EVERY))
-        return [*plain, *builders.map(build_timed, NAMES)]
+        plain = list(builders.map(build, names))
+        return [*plain, *builders.map(build_timed, timed)]
 
 
 def main() -> int:
@@ -121,8 +121,10 @@ def main() -> int:
         metavar="NAME",
         help=f"of {', '.join(EVERY)}; without, all of them, and those that time their kernels",
     )
-    names = parser.parse_args().names
-    for path in [build(name) for name in names] or build_all():
+    parser.add_argument("--untimed", action="store_true", help="without those that time their kernels")
+    options = parser.parse_args()
+    timed = () if options.names or options.untimed else NAMES
+    for path in build_all(options.names or EVERY, timed):
         print(path)
     return 0
 

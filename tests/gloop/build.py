@@ -38,3 +38,7 @@ def build_one(source: Path) -> Path:
 def build_all() -> list[Path]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(build_one, SOURCES))
+
+
+if __name__ == "__main__":
+    build_all()
