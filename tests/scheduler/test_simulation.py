@@ -31,7 +31,7 @@ def test_fair_queuing_shares_by_weight(weights: tuple[int, ...], workload: str) 
 
 @pytest.mark.parametrize("weights", [(1, 1), (1, 1, 2, 2)])
 def test_fair_queuing_shares_by_weight_whatever_the_kernels(weights: tuple[int, ...]) -> None:
-    assert ratio("fair", weights, "kernel-50us,kernel-5ms", 4) >= 0.98
+    assert ratio("fair", weights, "kernel-50us,kernel-5ms", 2) >= 0.98
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_programs_that_compute_between_kernels_keep_their_shares() -> None:
 
 def test_a_kernel_longer_than_the_slice_is_paid_for() -> None:
     """Of a device that cannot preempt; 200 ms against 50 us."""
-    assert ratio("fair", (1, 1), "kernel-50us,kernel-200ms", 20) >= 0.97
+    assert ratio("fair", (1, 1), "kernel-50us,kernel-200ms", 10) >= 0.97
     assert ratio("first-come", (1, 1), "kernel-50us,kernel-200ms", 5) < 0.1
 
 
@@ -60,7 +60,7 @@ def test_on_a_device_that_preempts_an_overrunning_kernel_holds_up_nobody() -> No
         "fair",
         (1, 1),
         "kernel-50us,kernel-200ms",
-        duration_ns=10 * SECOND_NS,
+        duration_ns=4 * SECOND_NS,
         is_preemptive=True,
         slice_ns=PREEMPTIVE_SLICE_NS,
     )
@@ -101,7 +101,7 @@ def test_every_busy_moment_is_charged_to_somebody(policy: str, is_preemptive: bo
 def test_many_vgpus_on_many_gpus() -> None:
     weights = tuple(1 + i % 4 for i in range(2000))
     seen: list[float] = []
-    settings = settings_of("fair", weights, "kernel-5ms", nr_gpus=50, duration_ns=2 * SECOND_NS)
+    settings = settings_of("fair", weights, "kernel-5ms", nr_gpus=50, duration_ns=SECOND_NS // 2)
     report = simulate(settings, seen.append)
     assert len(report.vgpus) == 2000
     assert {vgpu.gpu for vgpu in report.vgpus} == set(range(50))
@@ -111,7 +111,7 @@ def test_many_vgpus_on_many_gpus() -> None:
 
 
 def test_demand_is_what_a_guest_uses_alone() -> None:
-    settings = settings_of("fair", (1, 1, 1), "kernel-500us,mm-sleep80,mm")
+    settings = settings_of("fair", (1, 1, 1), "kernel-500us,mm-sleep80,mm", duration_ns=3 * SECOND_NS)
     demands = {workload.name: demand for workload, demand in demands_alone(settings).items()}
     assert demands["kernel-500us"] == pytest.approx(1, abs=0.01)
     assert demands["mm"] == pytest.approx(207 / 226, abs=0.02)
@@ -121,7 +121,7 @@ def test_demand_is_what_a_guest_uses_alone() -> None:
 def test_polling_guests_on_one_core_get_in_each_others_way() -> None:
     """Section 5.4.4: whoever polls keeps the core from the guest whose vGPU has the GPU, which then gives it up."""
     reports = {
-        policy: simulate(settings_of(policy, SIX, "srd1", nr_cores=3, duration_ns=SECOND_NS // 2))
+        policy: simulate(settings_of(policy, SIX, "srd1", nr_cores=3, duration_ns=SECOND_NS // 5))
         for policy in ("credit-hs", "credit-poll")
     }
     assert reports["credit-poll"].utilisation < reports["credit-hs"].utilisation
