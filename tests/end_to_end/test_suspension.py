@@ -11,7 +11,8 @@ import pytest
 from backend_host.cli import host_command
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
 
-BYTES = 12 << 22
+MIB = "48"
+BYTES = int(MIB) << 20
 SPAN_BYTES = BYTES + (2 << 20)
 """What the program's allocations take, the small one included."""
 
@@ -40,7 +41,7 @@ class Program:
     def __init__(self, host: Host, name: str, *options: str, program: str = "pauses") -> None:
         self._host, self._name = host, name
         self.all.append(self)
-        self.child = host.start(program, options=("--vgpu", name, *options), stdin=subprocess.PIPE)
+        self.child = host.start(program, MIB, options=("--vgpu", name, *options), stdin=subprocess.PIPE)
         assert self.child.stdout is not None
         assert self.child.stdout.readline() == "ready\n"
 
@@ -122,7 +123,7 @@ def test_others_have_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     try:
         web = Program(host, "web")
         web.computes()
-        without = host.guest("pauses")
+        without = host.guest("pauses", MIB)
         assert (without.returncode, "cudaErrorMemoryAllocation" in without.stdout) == (1, True)
         assert host_command(host.state_dir, "suspend", "web").returncode == 0
         db = Program(host, "db")

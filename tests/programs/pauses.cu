@@ -1,10 +1,9 @@
-/* Computes once for each line of its input, and is idle in between; its memory has to be as it was. */
+/* Computes once for each line of its input, and is idle in between; its memory, so many MiB, has to be as it was. */
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
 #include "check.h"
-
-static const size_t NR = 12 << 20;
 
 __global__ void add(unsigned *values, size_t nr, unsigned what)
 {
@@ -22,25 +21,26 @@ __global__ void sum(const unsigned *values, size_t nr, unsigned long long *out)
     atomicAdd(out, own);
 }
 
-int main()
+int main(int argc, char **argv)
 {
+    const size_t nr = (argc > 1 ? strtoul(argv[1], NULL, 10) : 16) << 18;
     unsigned *values;
     unsigned long long *out, total = 0, expected = 0;
     unsigned nr_lines = 0;
     bool is_right = true;
-    CHECK(cudaMalloc(&values, NR * sizeof(*values)));
+    CHECK(cudaMalloc(&values, nr * sizeof(*values)));
     CHECK(cudaMalloc(&out, sizeof(*out)));
-    CHECK(cudaMemset(values, 0, NR * sizeof(*values)));
+    CHECK(cudaMemset(values, 0, nr * sizeof(*values)));
     std::printf("ready\n");
     std::fflush(stdout);
     for (std::string line; std::getline(std::cin, line);) {
         nr_lines++;
-        add<<<8, 256>>>(values, NR, nr_lines);
+        add<<<8, 256>>>(values, nr, nr_lines);
         CHECK(cudaMemset(out, 0, sizeof(*out)));
-        sum<<<8, 256>>>(values, NR, out);
+        sum<<<8, 256>>>(values, nr, out);
         CHECK(cudaMemcpy(&total, out, sizeof(total), cudaMemcpyDeviceToHost));
         expected = 0;
-        for (size_t i = 0; i < NR; i++) {
+        for (size_t i = 0; i < nr; i++) {
             expected += (unsigned)(nr_lines * (nr_lines + 1) / 2 + nr_lines * i);
         }
         is_right = is_right && total == expected;

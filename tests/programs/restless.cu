@@ -12,7 +12,7 @@
 
 #include "check.h"
 
-static const size_t NR_KEPT = 4 << 20;
+static const size_t NR_KEPT = 1 << 20;
 
 static std::atomic<bool> is_over{false}, is_wrong{false};
 static std::atomic<unsigned> nr_through{0};
