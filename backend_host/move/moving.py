@@ -175,6 +175,8 @@ class Move:
         with self._lock:
             self._journey.check()
             self.stage = stage
+        name = self.vgpu.name
+        log.info("%s: its move to GPU %d is %s", name, self._target.number, stage, extra=about(name))
 
     def _reserved(self, nr: int, undo: contextlib.ExitStack) -> list[int]:
         slots = []
