@@ -1,6 +1,8 @@
 """A suspended worker whose contexts leave the device: it stands, sees its client call, and goes on when it is told."""
 
+import contextlib
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -79,17 +81,36 @@ def test_a_call_waits_until_it_is_awake(served: Served, nr: int) -> None:
     wait_for(served, lambda each: each.stage is Stage.RUNS, "it runs")
 
 
-def test_a_client_that_calls_before_it_stands_needs_no_daemon(served: Served) -> None:
-    """It is not suspended any more, and goes on by itself, whatever it was told."""
+@contextlib.contextmanager
+def awakened(served: Served) -> Iterator[None]:
+    """For the block it is to stand whenever it can, and who calls then is awakened, as the daemon does it."""
+    is_over = threading.Event()
+
+    def wake() -> None:
+        while not is_over.wait(0.001):
+            each = now(served)
+            if each.stage is Stage.STANDS and not each.is_suspended:
+                tell(served, Sleep.NONE)
+            elif each.stage is Stage.RUNS and each.sleep is Sleep.NONE:
+                tell(served, Sleep.STAND)
+
+    thread = threading.Thread(target=wake)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_client_may_call_at_any_moment(served: Served) -> None:
+    """Before it stands, while it comes to that, and afterwards."""
     addresses = filled(served.guest, 3)
-    tell(served, Sleep.STAND)
-    for _ in range(20):
-        assert words(served.guest, addresses) == numbered(3)
-        suspend(served)
-        assert words(served.guest, addresses) == numbered(3)
-        if now(served).stage is Stage.STANDS:
-            tell(served, Sleep.NONE)
-            tell(served, Sleep.STAND)
+    with awakened(served):
+        for nr in range(20):
+            suspend(served)
+            time.sleep(nr * 0.002)
+            assert words(served.guest, addresses) == numbered(3)
 
 
 def test_one_that_is_not_suspended_does_not_stand(served: Served) -> None:
