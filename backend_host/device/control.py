@@ -20,12 +20,12 @@ from types import TracebackType
 from typing import Any
 
 from backend_host.device.audit import Audit
+from backend_host.device.away import Away
 from backend_host.device.readings import (
     Bound,
     Grant,
     HandOver,
     Keeps,
-    Motion,
     Room,
     Sleep,
     Stage,
@@ -67,7 +67,7 @@ class ControlPageFullError(Exception):
     """All slots for vGPUs or workers are taken."""
 
 
-class ControlPage(SpacesTold):
+class ControlPage(SpacesTold, Away):
     """A mapped control page. Made with `create` or `adopt` (a daemon, once) or `open` (a worker's view); close it when done, or use `with`."""
 
     def __init__(self, page: ffi.CData, objects: Sequence[int] = ()) -> None:
@@ -191,26 +191,6 @@ class ControlPage(SpacesTold):
     def set_limited_until(self, vgpu: int, until_ns: int) -> None:
         """It comes from another Gpu: what it was charged there lasts until then at its limit."""
         lib.fgw_control_set_limited_until(self.page, bounded(vgpu, MAX_VGPUS), until_ns)
-
-    def set_suspended(self, vgpu: int, *, is_suspended: bool) -> None:
-        """Has its workers bring their memory off the device, each until its client calls; or has those come back that have not."""
-        lib.fgw_control_set_suspended(self.page, bounded(vgpu, MAX_VGPUS), is_suspended)
-
-    def set_sleep(self, slot: int, sleep: Sleep) -> None:
-        """How far the suspended worker in this slot is to go whose contexts leave the device (worker/page/sleep.h)."""
-        lib.fgw_control_set_sleep(self.page, bounded(slot, MAX_WORKERS), sleep)
-
-    def set_laid_bytes(self, slot: int, nr_bytes: int) -> None:
-        """What the contexts of the worker in this slot took of the device, as they left it."""
-        lib.fgw_control_set_laid_bytes(self.page, bounded(slot, MAX_WORKERS), nr_bytes)
-
-    def set_motion(self, vgpu: int, motion: Motion) -> None:
-        """How far its workers are to go, as it changes its Gpu (worker/page/motion.h)."""
-        lib.fgw_control_set_motion(self.page, bounded(vgpu, MAX_VGPUS), motion)
-
-    def set_motion_device(self, slot: int, device: int) -> None:
-        """Before a motion: the ordinal of the device that it leads to, as the worker in this slot counts them."""
-        lib.fgw_control_set_motion_device(self.page, bounded(slot, MAX_WORKERS), device)
 
     def set_limits(
         self, vgpu: int, *, contexts: int = 0, streams: int = 0, modules: int = 0, image_bytes: int = 0

@@ -26,7 +26,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from cffi import FFI
 
@@ -192,11 +192,26 @@ def _end_with_daemon() -> None:
     os._exit(1)
 
 
-def main() -> int:
-    """The process."""
+def begin(say: Callable[[Mapping[str, Any]], None], listen: Callable[[], None]) -> tuple[Driver, dict[str, Any]]:
+    """Opens the library of the command line, says that it is ready, and gives what it is told. From then on `listen` has the input, on a
+    thread. Ends the process where there is no such library, or nothing is to be done."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--library", required=True)
-    options = parser.parse_args()
+    try:
+        driver = Driver(parser.parse_args().library)
+    except (OSError, DriverError) as error:
+        say({"failed": str(error)})
+        sys.exit(1)
+    say({"ready": True})
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit(0)
+    threading.Thread(target=listen, daemon=True).start()
+    return driver, json.loads(line)
+
+
+def main() -> NoReturn:
+    """The process."""
     speaking = threading.Lock()
 
     def say(message: Mapping[str, Any]) -> None:
@@ -204,17 +219,7 @@ def main() -> int:
             sys.stdout.write(f"{json.dumps(message)}\n")
             sys.stdout.flush()
 
-    try:
-        driver = Driver(options.library)
-    except (OSError, DriverError) as error:
-        say({"failed": str(error)})
-        return 1
-    say({"ready": True})
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return 0  # nothing is to be done
-    threading.Thread(target=_end_with_daemon, daemon=True).start()
-    asked = json.loads(line)
+    driver, asked = begin(say, _end_with_daemon)
     pairs = exchanged(driver.devices, uuid_bytes(asked["from"]), uuid_bytes(asked["to"]))
     Change(driver, say).run(asked["pids"], pairs)
     say({"done": True})
@@ -223,4 +228,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,7 +16,6 @@ Wrong when: somebody takes the device's memory between the look at it and the re
 have had less.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -26,9 +25,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-from backend_host.move.checkpoint import CHECKPOINT, LOCK, RESTORE, UNLOCK, Driver, DriverError, uuid_bytes
+from backend_host.move.checkpoint import CHECKPOINT, LOCK, RESTORE, UNLOCK, Driver, begin, uuid_bytes
 
 LAY, WAKE = "lay", "wake"
 ROOM, STATE, FREED = "room", "state", "freed"
@@ -142,11 +141,8 @@ def _left_by_nvml(device: str) -> int | None:
         return None
 
 
-def main() -> int:
+def main() -> NoReturn:
     """The process."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--library", required=True)
-    options = parser.parse_args()
     speaking = threading.Lock()
     has_ended = threading.Event()
 
@@ -160,17 +156,7 @@ def main() -> int:
             pass
         has_ended.set()
 
-    try:
-        driver = Driver(options.library)
-    except (OSError, DriverError) as error:
-        say({"failed": str(error)})
-        return 1
-    say({"ready": True})
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return 0  # nothing is to be done
-    threading.Thread(target=listen, daemon=True).start()
-    asked = json.loads(line)
+    driver, asked = begin(say, listen)
     left = partial(left_on, driver, asked["device"], asked["context_bytes"])
     contexts = Contexts(driver, say, left, has_ended.is_set)
     if asked["do"] == LAY:
@@ -182,4 +168,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

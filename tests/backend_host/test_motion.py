@@ -1,5 +1,6 @@
 """A worker whose vGPU changes its Gpu: it makes ready, stands with its memory off the device, and goes on here, or by another page."""
 
+import contextlib
 import dataclasses
 import enum
 import re
@@ -25,9 +26,9 @@ PAGE = 5
 NOT_READY = 600
 
 
-@pytest.fixture
-def served() -> Iterator[Served]:
-    """Its device has room for all, and its span is open."""
+@contextlib.contextmanager
+def with_span() -> Iterator[Served]:
+    """A worker whose device has room for all, and whose span is open."""
     host = Host(SOFTGPU)
     try:
         with make_region() as region:
@@ -36,6 +37,12 @@ def served() -> Iterator[Served]:
             yield served
     finally:
         host.close()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with with_span() as served:
+        yield served
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from backend_host.device.readings import Sleep, Stage, WorkerReading
-from tests.backend_host.test_motion import reading
-from tests.backend_host.test_swap import DEVICE, SPAN, STEP, filled, numbered, words
-from tests.backend_host.worker_guest import kernel_image, make_region
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served
+from tests.backend_host.test_motion import reading, with_span
+from tests.backend_host.test_swap import DEVICE, STEP, filled, numbered, words
+from tests.backend_host.worker_guest import kernel_image
+from tests.backend_host.worker_harness import Served
 from tests.end_to_end.host import wait_until
 
 VARIABLE = ".version 7.0\n.target sm_70\n.address_size 64\n.global .align 4 .b8 variable[1048576];"
@@ -20,15 +20,8 @@ VARIABLE = ".version 7.0\n.target sm_70\n.address_size 64\n.global .align 4 .b8 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    """Its device has room for all, and its span is open."""
-    host = Host(SOFTGPU)
-    try:
-        with make_region() as region:
-            served = Served(host, region, quota_bytes=1 << 30, memory="span")
-            served.primary().ok("span_open", address=SPAN, bytes=4 * DEVICE)
-            yield served
-    finally:
-        host.close()
+    with with_span() as served:
+        yield served
 
 
 def now(served: Served) -> WorkerReading:
