@@ -11,7 +11,7 @@ A GPU's overloaded time is that in which its programs together want more than al
 over that alone. Where all programs together want more than all GPUs, some GPU is overloaded wherever they are: the table says how much of the
 time that is so.
 
-Wrong when taken for a measurement: no GPU is used. The watts of a GPU are not measured.
+Wrong when taken for a measurement: no GPU is used.
 """
 
 import argparse

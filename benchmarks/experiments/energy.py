@@ -347,7 +347,7 @@ def _simulated_row(what: str, some: Sequence[tuple[Record, Record]], ratio: floa
 
 def _told_power(document: Document) -> str:
     idle, awake, busy = next(record["watts"] for record in document["records"] if "watts" in record)
-    whose = "measured" if watts_of(records(document, LIVE)) else "not measured"
+    whose = "measured here" if watts_of(records(document, LIVE)) else "as fairgv-sim has them"
     return f"a model of {idle:g} W for a GPU without contexts, {awake:g} with idle ones, {busy:g} at work, {whose}"
 
 

@@ -195,7 +195,7 @@ def _watts(text: str) -> Power:
     try:
         idle, awake, busy = map(float, text.split(":"))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers, as 70:120:450 is") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers, as 78:120:510 is") from None
     if not 0 <= idle <= awake <= busy < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r}: watts rise from a GPU without vGPUs to one at work")
     return Power(idle, awake, busy)

@@ -5,8 +5,8 @@ A pause is `pause_ns + bytes / rate`, as on two H100s of one host with NVLink be
 changed since it was copied ahead, both are in the pause: 220 GB/s. Ahead, while the program runs on, are another context, 110 ms, and one copy
 of all.
 
-Power is that of a GPU without contexts, of one with contexts and nothing to do, and of one at work all of the time. The watts are not measured:
-they are about what such cards are known to take.
+Power is that of a GPU without contexts, of one with contexts and nothing to do, and of one at work all of the time, as two H200s took by their
+counters of energy (benchmarks/results/energy-h200.json).
 """
 
 from dataclasses import dataclass, field
@@ -36,9 +36,9 @@ class MoveCosts:
 class Power:
     """Watts of one GPU: without contexts, with contexts but idle, at work all the time."""
 
-    idle: float = 70.0
+    idle: float = 78.0
     awake: float = 120.0
-    busy: float = 450.0
+    busy: float = 510.0
 
     def joules(self, *, empty_ns: int, there_ns: int, busy_ns: int) -> float:
         """`there_ns`: with a vGPU on it, at work or not."""
