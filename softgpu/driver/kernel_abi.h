@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define SGP_ABI_VERSION   8u
+#define SGP_ABI_VERSION   9u
 #define SGP_MODULE_SYMBOL "sgp_module"
 
 /* Addresses that kernels may use lie in this range, their reach: its size is a power of two, its address a multiple of
@@ -74,6 +74,9 @@ struct sgp_runtime {
     void (*matrix_multiply)(struct sgp_thread *self, uint64_t form, uint32_t *registers);
     /* ldmatrix, stmatrix, movmatrix, by all threads of the warp: `row` is the thread's address, `form` SGP_MOVE_*. */
     void (*matrix_move)(struct sgp_thread *self, uint32_t form, void *row, uint32_t *registers);
+    /* nanosleep, before the next turn of a loop that waits: the CPU may go to other processes for as long. Only from
+     * functions that have such a loop. */
+    void (*nap)(struct sgp_thread *self, uint32_t ns);
 };
 
 /* Matrices that a warp multiplies: where the numbers of rows and columns (A is m by k, B k by n), and the elements of

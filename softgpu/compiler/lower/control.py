@@ -114,6 +114,14 @@ def lower_exit(builder: Builder, instruction: Instruction) -> None:
     builder.end_function()
 
 
-@lowers("nanosleep", "prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "pmevent")
+@lowers("nanosleep")
+def lower_nanosleep(builder: Builder, instruction: Instruction) -> None:
+    """Beside a loop that waits for another thread. Elsewhere a hint: not to sleep is a right answer."""
+    if builder.frame.spin_targets:
+        [duration] = instruction.operands
+        builder.runtime("nap", "void", "ptr %self", f"i32 {builder.read(duration, 'i32')}")
+
+
+@lowers("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "pmevent")
 def lower_nothing(builder: Builder, instruction: Instruction) -> None:
     """Hints: doing nothing is a right answer."""

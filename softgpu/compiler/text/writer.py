@@ -29,6 +29,7 @@ RUNTIME_OFFSETS_BYTES = {
     "texture_query": 136,
     "matrix_multiply": 144,
     "matrix_move": 152,
+    "nap": 160,
 }
 
 PARALLEL = ", !llvm.access.group !1"

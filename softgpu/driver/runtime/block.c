@@ -57,6 +57,7 @@ static enum sgp_progress fibers_go_on(struct sgp_team *team)
 {
     struct sgp_runner *runner = team->runner;
 
+    team->nap_ns = UINT32_MAX;
     fibers_run(team);
     if (runner->error) {
         return SGP_FAILED;

@@ -29,6 +29,7 @@ struct sgp_thread {
     uint32_t member_mask;
     uint64_t value;
     uint64_t *values;
+    uint32_t nap_ns;              /* asked for since its last turn */
     uintptr_t place;              /* where it waits to see who comes along; 0: nowhere */
     struct sgp_matrix_part *part; /* what it brings to an operation on matrices; NULL: it is at none */
 };
@@ -70,6 +71,7 @@ struct sgp_team {
     uint32_t nr_alive;
     uint32_t nr_started;
     uint32_t nr_yields;       /* since the block last left the CPU to others */
+    uint32_t nap_ns;          /* the least that these threads asked for */
     uint32_t active_barriers; /* bit per barrier that somebody arrived at */
     struct sgp_barrier barriers[SGP_NR_BARRIERS];
     struct sgp_warp warps[SGP_NR_WARPS];
@@ -151,8 +153,9 @@ void sgp_block_fail(const struct sgp_team *team, struct sgp_grid *grid); /* as i
 /* thread.c */
 struct sgp_thread *sgp_thread_next(struct sgp_team *team); /* takes the one to run; NULL: nobody can */
 void sgp_thread_ready(struct sgp_team *team, struct sgp_thread *thread);
-void sgp_thread_wait(struct sgp_thread *thread);  /* until somebody makes it ready */
-void sgp_thread_yield(struct sgp_thread *thread); /* until the others had their turn */
+void sgp_thread_wait(struct sgp_thread *thread);             /* until somebody makes it ready */
+void sgp_thread_yield(struct sgp_thread *thread);            /* until the others had their turn */
+void sgp_thread_nap(struct sgp_thread *thread, uint32_t ns); /* with its next turn */
 
 /* places.c; in spaces, elsewhere they do nothing */
 /* Asks for a place, in exchange for the one that the team has; false: there is none yet, and it has none. */

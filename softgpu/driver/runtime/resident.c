@@ -13,6 +13,7 @@
 #include "runtime/records.h"
 
 #define PATIENCE_ROUNDS 4u
+#define MAX_NAP_NS      1000000u /* as PTX has it */
 
 /* A block begins as a whole, with its room and its number: so no room is held for one that is not to come. */
 static pthread_mutex_t beginnings = PTHREAD_MUTEX_INITIALIZER;
@@ -90,10 +91,26 @@ static void swap_teams(struct sgp_runner *runner, uint32_t a, uint32_t b)
     runner->teams[b] = team;
 }
 
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* All that runs here only spins. A kernel whose threads sleep meanwhile, as those do that poll politely, leaves the CPU
+ * for as long; one whose threads do not, for a moment. */
+static void leave_cpu(uint32_t nap_ns)
+{
+    if (nap_ns) {
+        sgp_futex_nap(nap_ns);
+    } else {
+        sched_yield();
+    }
+}
+
 /* The runner's first nr_resident teams run. Until no block is left or one fails, here or in another runner. */
 void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner)
 {
-    uint32_t nr_resident = 0, at = 0, nr_spun = 0;
+    uint32_t nr_resident = 0, at = 0, nr_spun = 0, nap_ns = MAX_NAP_NS;
 
     while (!__atomic_load_n(&grid->error, __ATOMIC_RELAXED)) {
         uint32_t patience = grid->is_cooperative ? 0 : PATIENCE_ROUNDS * nr_resident;
@@ -109,8 +126,9 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner)
                 sgp_futex_nap(SGP_RUN_LOOK_NS);
                 continue;
             } else if (nr_spun >= nr_resident) {
+                leave_cpu(nap_ns);
                 nr_spun = 0;
-                sched_yield();
+                nap_ns = MAX_NAP_NS;
             }
         }
         progress = sgp_block_go_on(runner->teams[at]);
@@ -123,8 +141,9 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner)
             swap_teams(runner, at, --nr_resident);
             nr_resident += block_follow(grid, runner, nr_resident);
             nr_spun = 0;
+            nap_ns = MAX_NAP_NS;
         } else {
-            at++;
+            nap_ns = least(nap_ns, runner->teams[at++]->nap_ns);
         }
         if (at >= nr_resident) {
             at = 0;

@@ -120,4 +120,5 @@ const struct sgp_runtime sgp_runtime_table = {
     .texture_query = sgp_texture_query,
     .matrix_multiply = sgp_matrix_multiply,
     .matrix_move = sgp_matrix_move,
+    .nap = sgp_thread_nap,
 };

@@ -27,7 +27,8 @@ struct sgp_thread *sgp_thread_next(struct sgp_team *team)
         thread = &team->threads[team->nr_started++];
         thread->stack = team->free_stacks[--team->nr_free_stacks];
         thread->stack_pointer = sgp_fiber_prepare(thread->stack, team->thread_main, thread);
-        thread->place = 0; /* as a block that ended in a fault may have left them */
+        thread->nap_ns = 0; /* as a block that ended in a fault may have left them */
+        thread->place = 0;
         thread->part = NULL;
         return thread;
     }
@@ -55,6 +56,8 @@ void sgp_thread_yield(struct sgp_thread *thread)
     struct sgp_team *team = thread->team;
     bool is_alone = !team->queue && team->nr_started == team->nr_threads;
 
+    team->nap_ns = thread->nap_ns < team->nap_ns ? thread->nap_ns : team->nap_ns;
+    thread->nap_ns = 0;
     sgp_thread_ready(team, thread);
     if (++team->nr_yields < team->nr_alive && !is_alone) {
         sgp_thread_wait(thread);
@@ -62,4 +65,9 @@ void sgp_thread_yield(struct sgp_thread *thread)
         team->nr_yields = 0;
         sgp_fiber_switch(&thread->stack_pointer, team->runner->home);
     }
+}
+
+void sgp_thread_nap(struct sgp_thread *thread, uint32_t ns)
+{
+    thread->nap_ns = ns;
 }

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include "base/thread.h"
 #include "stream/capture.h"
@@ -166,6 +167,7 @@ void sgp_queue_thread_start(void)
     if (at != MAP_FAILED) {
         sigaltstack(&alternate, NULL);
     }
+    prctl(PR_SET_TIMERSLACK, 1); /* kernels nap for microseconds */
 }
 
 static void *executor_main(void *unused)
