@@ -280,7 +280,8 @@ class Top(App[None]):
             shown.replace_option_prompt_at_index(place, line)
 
     def _draw_page(self) -> None:
-        if isinstance(self.screen, pages.Page):
+        """One that is still being made asks for its content itself."""
+        if isinstance(self.screen, pages.Page) and self.screen.is_mounted:
             self.screen.draw()
 
     @property

@@ -11,6 +11,7 @@ from textual.widgets import OptionList, Static
 
 from backend_host.errors import DaemonNotRunningError, RefusedError
 from backend_host.ipc import Connection, Message, Server
+from backend_host.top.app import Top
 from backend_host.top.asking import Asker
 from backend_host.top.figures import Looks
 from backend_host.top.pages import Page, WeightQuestion
@@ -173,6 +174,21 @@ def test_hand_overs_come_and_go_on() -> None:
         await press(pilot, "escape")
         await press(pilot, "space")
         assert daemon.asked.count(("grants", {"after": 0, "gpu": "0"})) == 2, "not when nobody reads them"
+
+    played(play, MadeUp(5))
+
+
+def test_a_page_that_is_still_being_made_when_figures_come() -> None:
+    """All of that is drawn, by the page itself."""
+
+    async def play(pilot: Pilot[None], daemon: MadeUp) -> None:
+        app = pilot.app
+        assert isinstance(app, Top)
+        app.push_screen(Page("Made", lambda: f"{daemon.second} seconds"))
+        daemon.second = 6
+        app.draw()
+        await settle(pilot)
+        assert "6 seconds" in "\n".join(lines_of(app))
 
     played(play, MadeUp(5))
 
