@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.message import Message as Event
 from textual.screen import Screen
-from textual.widgets import Footer, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from backend_host import tables
@@ -27,6 +27,7 @@ from backend_host.ipc import Message
 from backend_host.top import drawing, pages
 from backend_host.top.asking import Asker
 from backend_host.top.figures import ORDERS, Figures, Looks, Row, ordered
+from backend_host.top.keys import Keys
 
 _MOST_GPUS = _MOST_REMARKS = 4
 """Lines of each part, so that vGPUs have most of 24."""
@@ -35,7 +36,7 @@ _PATIENCE = 3
 
 
 class _Vgpus(OptionList):
-    """The footer tells of Enter."""
+    """The last line tells of Enter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Programs", key_display="Enter")]
 
@@ -122,7 +123,7 @@ class Top(App[None]):
         yield _Vgpus(id="vgpus")
         yield Static(id="remarks")
         yield Static(id="said")
-        yield Footer()
+        yield Keys(("focused", _Vgpus.BINDINGS), ("app", self.BINDINGS))
 
     def on_load(self) -> None:
         """Signals end it as keys do, from before anything is made of the terminal: all of that is undone."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.app import App
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
 from backend_host.errors import DaemonNotRunningError, RefusedError
@@ -14,6 +15,7 @@ from backend_host.ipc import Connection, Message, Server
 from backend_host.top.app import Top
 from backend_host.top.asking import Asker
 from backend_host.top.figures import Looks
+from backend_host.top.keys import Keys
 from backend_host.top.pages import Page, WeightQuestion
 from tests.backend_host.top.looking import MadeUp, after, lines_of, played, press, settle, status_at, view_of
 
@@ -174,6 +176,26 @@ def test_hand_overs_come_and_go_on() -> None:
         await press(pilot, "escape")
         await press(pilot, "space")
         assert daemon.asked.count(("grants", {"after": 0, "gpu": "0"})) == 2, "not when nobody reads them"
+
+    played(play, MadeUp(5))
+
+
+def test_keys_are_told_with_the_first_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever Textual comes to say that keys may have changed: here, never."""
+    monkeypatch.setattr(Screen, "refresh_bindings", lambda self: None)
+
+    async def play(pilot: Pilot[None], daemon: MadeUp) -> None:
+        assert lines_of(pilot.app)[-1] == " Enter Programs  q End  + - Weight  s Sort  h Hand-overs  ? Help"
+
+    played(play, MadeUp(5))
+
+
+@pytest.mark.parametrize("key", ["Enter", "+ -", "h", "?"])
+def test_a_click_on_a_key_does_what_it_does(key: str) -> None:
+    async def play(pilot: Pilot[None], daemon: MadeUp) -> None:
+        await pilot.click(Keys, offset=(lines_of(pilot.app)[-1].index(f" {key} ") + 1, 0))
+        await settle(pilot)
+        assert isinstance(pilot.app.screen, WeightQuestion if key == "+ -" else Page)
 
     played(play, MadeUp(5))
 
