@@ -62,13 +62,7 @@ def _reasons(settings: WallSettings) -> Iterator[tuple[str, str]]:
     user = _reason_of_user(settings)
     yield "user", user
     base = frozenset[str]() if user and os.geteuid() != 0 else frozenset({"user"})
-    alone = {wall: _try(Walls(base | {wall}, settings), Root()) for wall in NAMESPACES if wall != "mount"}
-    yield from alone.items()
-    # A worker's /proc is that of its namespace of processes.
-    yield (
-        "mount",
-        _try(Walls(base | {"mount", "pid"} - {wall for wall in alone if alone[wall]}, settings), root_of_python()),
-    )
+    yield from _reasons_of_namespaces(base, settings)
     try:
         cgroups.find()
         yield "cgroup", ""
@@ -77,6 +71,18 @@ def _reasons(settings: WallSettings) -> Iterator[tuple[str, str]]:
     version = lib.fgw_walls_landlock_version()
     yield "landlock", "" if version >= _LEAST_LANDLOCK else f"the kernel has version {version} of it"
     yield "filter", "" if os.path.exists("/proc/sys/kernel/seccomp") else "the kernel has none"  # noqa: PTH110
+
+
+def _reasons_of_namespaces(base: frozenset[str], settings: WallSettings) -> Iterator[tuple[str, str]]:
+    """Of all together, as workers have them; where that fails, each by itself tells which."""
+    if not _try(Walls(base | NAMESPACES.keys(), settings), root_of_python()):
+        yield from dict.fromkeys(NAMESPACES, "").items()
+        return
+    alone = {wall: _try(Walls(base | {wall}, settings), Root()) for wall in NAMESPACES if wall != "mount"}
+    yield from alone.items()
+    # A worker's /proc is that of its namespace of processes.
+    names = base | {"mount", "pid"} - {wall for wall in alone if alone[wall]}
+    yield "mount", _try(Walls(names, settings), root_of_python())
 
 
 def _try(walls: Walls, root: Root) -> str:
