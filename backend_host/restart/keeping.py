@@ -9,6 +9,8 @@ whose other end is closed. While no daemon is there it stays until all lives are
 Wrong when: it is killed, and then the daemon is. Programs go on as before, and no daemon knows of them.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -16,10 +18,12 @@ import select
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from ivshmem.passing import receive_with, send_with
+
+TYPE_CHECKING = False  # of `typing`, whose import is a tenth of what this process takes to start
+if TYPE_CHECKING:
+    from typing import Any
 
 MESSAGE_BYTES = 1 << 16
 MOST_DESCRIPTORS = 253
@@ -27,14 +31,11 @@ MOST_DESCRIPTORS = 253
 LINGER_S = 20.0
 
 
-@dataclass(frozen=True)
 class Item:
     """What was put under a name: a record in JSON, and descriptors. `has_life`: the first one tells when it is over."""
 
-    name: str
-    record: dict[str, Any]
-    fds: tuple[int, ...]
-    has_life: bool = False
+    def __init__(self, name: str, record: dict[str, Any], fds: tuple[int, ...], has_life: bool = False) -> None:
+        self.name, self.record, self.fds, self.has_life = name, record, fds, has_life
 
     def close(self) -> None:
         """Its descriptors."""

@@ -182,7 +182,8 @@ def _launch(path: Path) -> None:
         listener.set_inheritable(True)
         os.posix_spawn(
             sys.executable,
-            [sys.executable, "-P", "-m", "backend_host.restart.keeping", str(listener.fileno())],
+            # Without the search for packages, of which it needs none.
+            [sys.executable, "-S", "-P", "-m", "backend_host.restart.keeping", str(listener.fileno())],
             {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)},
             file_actions=[(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1)],
             setsid=True,  # what ends the daemon is not for it

@@ -6,8 +6,6 @@ Everything here comes from a guest: what cannot be kept or understood means that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from cuda_api.fatbin import ELF_MAGIC, Buffer, FatbinError, without_machine_code
 from cuda_api.generated.values import Whole
 
@@ -21,12 +19,12 @@ Owner = tuple[int, int]
 """Kind and number of the module or library that an image became."""
 
 
-@dataclass
 class Images:
     """What is kept of the images of one worker."""
 
-    _kept: dict[Owner, bytes | Whole] = field(default_factory=dict)
-    _kept_bytes: int = 0
+    def __init__(self) -> None:
+        self._kept: dict[Owner, bytes | Whole] = {}
+        self._kept_bytes = 0
 
     def keep(self, owner: Owner, image: Buffer | None) -> None:
         """Of a new module or library, its PTX; None for one that was linked from several files."""
