@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend_host import config_commands, hand_overs, output, tables
+from backend_host import config_commands, hand_overs, output
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
@@ -378,6 +378,8 @@ def _status(options: argparse.Namespace) -> int:
     if options.json:
         output.say_json(status)
     else:
+        from backend_host import tables  # noqa: PLC0415 - with a library that only people need
+
         output.show(tables.status(status, is_long=options.long), is_wide=options.long)
     return 0
 
@@ -389,6 +391,8 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         output.say_json(entries)
     else:
+        from backend_host import tables  # noqa: PLC0415 - with a library that only people need
+
         output.show(tables.listed(entries, is_long=options.long), is_wide=options.long)
     if answer["trouble"]:
         print(f"fairgv-host: domains that are not served may be missing: {answer['trouble']}", file=sys.stderr)
@@ -401,6 +405,8 @@ def _devices(options: argparse.Namespace) -> int:
     if options.json:
         output.say_json(gpus)
     else:
+        from backend_host import tables  # noqa: PLC0415 - with a library that only people need
+
         output.show(tables.gpus(gpus, is_long=options.long), is_wide=options.long)
     return 0
 

@@ -4,12 +4,15 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from backend_host.device.control import ControlPage
-from backend_host.device.readings import HandOver
 from backend_host.ipc import Message
 from backend_host.output import say
 from backend_host.sizes import format_time
+
+if TYPE_CHECKING:  # the command does without the page
+    from backend_host.device.control import ControlPage
+    from backend_host.device.readings import HandOver
 
 PERIOD_S = 0.1
 """Between two questions that follow: at slices of a millisecond 100 hand-overs, fewer than are kept."""
@@ -20,13 +23,13 @@ HEAD = f"{'time':>14}  {'from':<14}  {'to':<14}  {'why':<8}  {'phase':<8}  {'gap
 EXAMPLE = "example: fairgv-host grants --follow (Ctrl-C ends it)"
 
 
-def answer(page: ControlPage, names: Mapping[int, str], after: int) -> Message:
+def answer(page: "ControlPage", names: Mapping[int, str], after: int) -> Message:
     """What the daemon tells of one page: hand-overs after a sequence number, oldest first, and the newest number there is."""
     sequence = page.holder().sequence
     return {"sequence": sequence, "hand_overs": [_told(each, names) for each in page.hand_overs(after)]}
 
 
-def lines(page: ControlPage, nr: int) -> str:
+def lines(page: "ControlPage", nr: int) -> str:
     """The newest hand-overs for a log."""
     names = {
         vgpu: page.called(vgpu)
@@ -37,7 +40,7 @@ def lines(page: ControlPage, nr: int) -> str:
     return "\n".join(line(_told(each, names)) for each in page.hand_overs()[-nr:])
 
 
-def _told(each: HandOver, names: Mapping[int, str]) -> Message:
+def _told(each: "HandOver", names: Mapping[int, str]) -> Message:
     def name(vgpu: int | None) -> str | None:
         return None if vgpu is None else names.get(vgpu, "gone")
 

@@ -8,11 +8,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
+from typing import TYPE_CHECKING
 
 from backend_host.errors import FairGVError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _ANY_WIDTH = 100_000
 
@@ -38,8 +39,11 @@ def say_json(value: object) -> None:
     say(json.dumps(value, indent=2))
 
 
-def show(what: RenderableType, *, is_wide: bool = False) -> None:
+def show(what: "RenderableType", *, is_wide: bool = False) -> None:
     """For people. `is_wide`: no line is cut or folded, however narrow the terminal is; so it is where there is no terminal."""
+    from rich.console import Console  # noqa: PLC0415 - which a daemon, and what speaks to programs, does without
+    from rich.measure import Measurement  # noqa: PLC0415 - as above
+
     console = Console()
     if is_wide or not sys.stdout.isatty():
         options = console.options.update(max_width=_ANY_WIDTH)

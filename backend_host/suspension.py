@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backend_host.config import Config
+from backend_host.contexts import Contexts
 from backend_host.device.readings import Keeps, WorkerReading, WorkerState
 from backend_host.errors import RefusedError
 from backend_host.oversubscription import swap_bytes
@@ -22,16 +23,6 @@ from backend_host.worker_process import WorkerProcess
 _SETTLE_S = 1.0
 """What is between two kernels now is idle within this time, or works."""
 _LOOK_S = 0.01
-ON, OFF = "on", "off"
-
-
-@dataclass(frozen=True)
-class Contexts:
-    """Of one program: `on` the device or `off` it, whether that is about to change, and why it does not."""
-
-    where: str
-    is_moving: bool = False
-    why: str = ""
 
 
 Told = Callable[[VGpu, WorkerProcess, WorkerReading], Contexts]

@@ -17,7 +17,7 @@ from rich.text import Text
 from backend_host.entitlement import WHOLE
 from backend_host.generated.counters import BOUNDS
 from backend_host.ipc import Message
-from backend_host.move.plan import CHECKPOINT, REPLAY
+from backend_host.move.words import CHECKPOINT, REPLAY
 from backend_host.sizes import format_size, format_time
 from backend_host.walls.settings import WALLS
 

@@ -8,9 +8,10 @@ from backend_host.errors import RefusedError
 from backend_host.ipc import Message, Session
 from backend_host.move.balancing import Balancing
 from backend_host.move.drains import Drains
-from backend_host.move.interface import UNDER_WAY, Move, Moves
+from backend_host.move.interface import Move, Moves
 from backend_host.move.leaving import leaving
-from backend_host.move.plan import AUTO, Plan
+from backend_host.move.plan import Plan
+from backend_host.move.words import AUTO, UNDER_WAY
 from backend_host.service.events import printable
 from backend_host.vgpu_table import VGpuTable
 

@@ -15,8 +15,9 @@ from collections.abc import Hashable, Sequence
 from backend_host.device.control import MAX_VGPUS
 from backend_host.device.gpu import Gpu
 from backend_host.errors import RefusedError
-from backend_host.move.interface import UNDER_WAY, Moves
+from backend_host.move.interface import Moves
 from backend_host.move.looking import programs_of
+from backend_host.move.words import UNDER_WAY
 from backend_host.rehousing import why_out
 from backend_host.service.journal import about
 from backend_host.vgpu import VGpu

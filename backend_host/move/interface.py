@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from backend_host.move.plan import AUTO, Plan
+from backend_host.move.plan import Plan
+from backend_host.move.words import AUTO
 
 
 class Move(Protocol):
@@ -51,7 +52,3 @@ class Moves(Protocol):
 
     def find(self, name: str) -> Move | None:
         """The one of this vGPU that is under way, or the last one."""
-
-
-UNDER_WAY = frozenset({"preparing", "leaving", "changing", "returning"})
-"""Stages of a move that is not over."""

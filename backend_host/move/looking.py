@@ -7,7 +7,8 @@ from backend_host.device.control import MAX_VGPUS
 from backend_host.device.gpu import Gpu, find
 from backend_host.device.readings import Bound, WorkerReading, WorkerState
 from backend_host.entitlement import WHOLE
-from backend_host.move.plan import AUTO, CHECKPOINT, Plan, Side, Traveller, make_plan
+from backend_host.move.plan import Plan, Side, Traveller, make_plan
+from backend_host.move.words import AUTO, CHECKPOINT
 from backend_host.rehousing import why_out
 from backend_host.vgpu import VGpu
 from backend_host.vgpu_table import VGpuTable

@@ -13,7 +13,8 @@ from backend_host.move.journey import Journey
 from backend_host.move.looking import plan_now
 from backend_host.move.mover import Mover
 from backend_host.move.moving import Move
-from backend_host.move.plan import AUTO, CHECKPOINT, REPLAY, Plan
+from backend_host.move.plan import Plan
+from backend_host.move.words import AUTO, CHECKPOINT, REPLAY
 from backend_host.relocation import Relocating
 from backend_host.vgpu import VGpu
 

@@ -16,14 +16,10 @@ from backend_host.device.control import MAX_VGPUS
 from backend_host.device.readings import NOT_BOUND, Bound, Keeps, WorkerReading
 from backend_host.errors import RefusedError
 from backend_host.lacking import refusal_text
+from backend_host.move.words import AUTO, CHECKPOINT, MOVERS, REPLAY
 from backend_host.service.events import printable
 from backend_host.sizes import format_size
 from scheduler.placement import Candidate, Wish, fits
-
-REPLAY, CHECKPOINT = "replay", "checkpoint"
-AUTO = "auto"
-"""The best that there is."""
-MOVERS = (AUTO, REPLAY, CHECKPOINT)
 
 PAUSE_S = 0.65
 PAUSE_S_PER_GIB = 0.07

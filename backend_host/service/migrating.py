@@ -8,14 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from backend_host import output
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Connection, Message
-from backend_host.move.interface import UNDER_WAY
-from backend_host.move.plan import AUTO, MOVERS
+from backend_host.move.words import AUTO, MOVERS, UNDER_WAY
 from backend_host.service.commands import Connect
 from backend_host.sizes import format_size, format_time
 
@@ -185,6 +181,9 @@ def _bar() -> Iterator[Callable[[Message], None]]:
     if not sys.stderr.isatty():
         yield lambda migration: None
         return
+    from rich.console import Console  # noqa: PLC0415 - for people alone
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - as above
+
     columns = [
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),

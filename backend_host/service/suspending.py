@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
 from backend_host import output
+from backend_host.contexts import OFF, ON
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.service.commands import Connect
 from backend_host.sizes import format_size
-from backend_host.suspension import OFF, ON
 
 Command: TypeAlias = Callable[[argparse.Namespace, Connection], int]
 
@@ -179,6 +176,15 @@ def _bar(text: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda done, of: None
         return
+    from rich.console import Console  # noqa: PLC0415 - for people alone
+    from rich.progress import (  # noqa: PLC0415 - as above
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), DownloadColumn(True), TimeElapsedColumn()]
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(text, total=None)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from backend_host.caretaker import CUDA_ERROR_DEVICE_UNAVAILABLE
 from backend_host.config import Config
+from backend_host.contexts import OFF, ON, Contexts
 from backend_host.device.gpu import Gpu
 from backend_host.device.readings import Keeps, Sleep, Stage, WorkerReading, WorkerState
 from backend_host.errors import FairGVError, RefusedError
@@ -28,7 +29,7 @@ from backend_host.service.events import printable
 from backend_host.service.journal import about
 from backend_host.sizes import format_size
 from backend_host.sleep.errand import Errand
-from backend_host.suspension import OFF, ON, Contexts, host_left, served
+from backend_host.suspension import host_left, served
 from backend_host.vgpu import VGpu
 from backend_host.vgpu_table import VGpuTable
 from backend_host.worker_process import WorkerProcess

@@ -4,20 +4,12 @@ import argparse
 import math
 import os
 import sys
-import time
 from collections.abc import Callable
-
-from rich.cells import cell_len
-from rich.console import Console, Group
 
 from backend_host import output
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
-from backend_host.top import drawing
 from backend_host.top.asking import Asker
-from backend_host.top.figures import Looks
-
-_WHOLE_LINE = 80
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -51,12 +43,16 @@ def run(options: argparse.Namespace, connect: Callable[[], Connection]) -> int:
         output.say_json(asker.ask("status"))
         return 0
     if options.once:
-        _show_once(asker, options.seconds)
+        from backend_host.top.once import show_once  # noqa: PLC0415 - with a library that only people need
+
+        show_once(asker, options.seconds)
         return 0
     _check_terminal()
+    from backend_host.top.app import Top  # noqa: PLC0415 - Textual, which only the view needs
+    from backend_host.top.figures import Looks  # noqa: PLC0415 - as above
+
     looks = Looks()
     figures = looks.add(asker.ask("status"))
-    from backend_host.top.app import Top  # noqa: PLC0415 - Textual, which only the view needs
 
     view = Top(asker, looks, figures, options.seconds)
     view.run()
@@ -72,16 +68,3 @@ def _check_terminal() -> None:
         raise FairGVError(
             "top cannot draw on a terminal of no kind: set TERM to what it is, or see: fairgv-host top --once"
         )
-
-
-def _show_once(asker: Asker, seconds: float) -> None:
-    """Where there is no terminal, no name is cut."""
-    looks = Looks()
-    looks.add(asker.ask("status"))
-    time.sleep(seconds)
-    figures = looks.add(asker.ask("status"))
-    width, most_name = Console().width, drawing.MOST_NAME
-    if not sys.stdout.isatty():
-        most_name = max([0, *(cell_len(row.name) for row in figures.vgpus)])
-        width = max(_WHOLE_LINE, width) + most_name
-    output.show(Group(*drawing.once(figures, width, most_name)))

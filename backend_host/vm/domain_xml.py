@@ -11,11 +11,11 @@ device gets an explicit slot on the root itself, which QEMU allows for a device 
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
-from xml.sax.saxutils import quoteattr
 
 from backend_host.entitlement import PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
@@ -52,7 +52,7 @@ class Settings:
         """The metadata element, without a prefix: libvirt adds it."""
         sizes = {"region_bytes": self.region_bytes, "pinned_bytes": self.pinned_bytes}
         values = self.entitlement.written() | {name: size for name, size in sizes.items() if size is not None}
-        return f"<vgpu{''.join(f' {name}={quoteattr(str(value))}' for name, value in values.items())}/>"
+        return _empty("vgpu", values)
 
     @classmethod
     def from_xml(cls, text: str, unsaid: Entitlement) -> "Settings":
@@ -96,8 +96,14 @@ def device_xml(name: str, region_bytes: int, slot: PciSlot | None = None, server
     if server is None:
         size = f"<size unit='M'>{region_bytes >> 20}</size>"
         return f"<shmem name='{name}'><model type='ivshmem-plain'/>{size}{address}</shmem>"
-    bells = f"<server path={quoteattr(str(server))}/><msi vectors='{NR_GUEST_BELLS}' ioeventfd='on'/>"
+    bells = f"{_empty('server', {'path': server})}<msi vectors='{NR_GUEST_BELLS}' ioeventfd='on'/>"
     return f"<shmem name='{name}'><model type='ivshmem-doorbell'/>{bells}{address}</shmem>"
+
+
+def _empty(tag: str, attributes: Mapping[str, object]) -> str:
+    """An element with nothing in it."""
+    values = {name: str(value) for name, value in attributes.items()}
+    return ElementTree.tostring(ElementTree.Element(tag, values), encoding="unicode")
 
 
 class DomainXml:

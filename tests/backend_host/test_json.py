@@ -13,6 +13,7 @@ import pytest
 from backend_host import hand_overs
 from backend_host.cli import host_command
 from backend_host.config import PACKAGE_ROOT
+from backend_host.contexts import Contexts
 from backend_host.counters import COUNTERS_TOML
 from backend_host.debts import DebtStatistics
 from backend_host.device.readings import HandOver, Why
@@ -30,7 +31,7 @@ from backend_host.statistics import (
     Totals,
     VGpuStatistics,
 )
-from backend_host.suspension import Contexts, Suspended
+from backend_host.suspension import Suspended
 from tests.end_to_end.host import Host, start_host, stop_host
 
 PAGE = PACKAGE_ROOT / "docs/json.md"

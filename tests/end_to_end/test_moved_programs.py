@@ -7,7 +7,7 @@ import pytest
 
 from backend_host.errors import RefusedError
 from backend_host.ipc import Connection
-from backend_host.move.interface import UNDER_WAY
+from backend_host.move.words import UNDER_WAY
 from tests.end_to_end.host import PROGRAM_NAMES, Host, comparable, start_host, stop_host, wait_until
 
 WEB = ("--vgpu", "web")

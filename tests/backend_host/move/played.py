@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from backend_host.device.gpu import Gpu
 from backend_host.errors import RefusedError
 from backend_host.move.looking import plan_now
-from backend_host.move.plan import AUTO, Plan
+from backend_host.move.plan import Plan
+from backend_host.move.words import AUTO
 from backend_host.vgpus import VGpuRegistry
 
 

@@ -18,7 +18,7 @@ from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.move.checkpointing import Checkpointer, Outcome
 from backend_host.move.moves import Moves
 from backend_host.move.moving import Move
-from backend_host.move.plan import AUTO
+from backend_host.move.words import AUTO
 from backend_host.restart.store import Store
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.config import Config
+from backend_host.contexts import OFF, ON, Contexts
 from backend_host.device.readings import Sleep, Stage
 from backend_host.devices import Device, probe
 from backend_host.errors import RefusedError
@@ -16,7 +17,7 @@ from backend_host.move.driver_process import CheckpointError
 from backend_host.sleep import sleepers
 from backend_host.sleep.errand import Errand, Laid, Woken
 from backend_host.sleep.sleepers import Sleepers
-from backend_host.suspension import OFF, ON, Contexts, Suspended, programs, resume, suspend
+from backend_host.suspension import Suspended, programs, resume, suspend
 from backend_host.vgpu import VGpu
 from backend_host.worker_process import WorkerProcess
 from tests.backend_host.move.travel import Travel, reading, travelling

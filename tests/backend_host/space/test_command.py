@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from backend_host.space.command import NO_SPACE, shown
+from backend_host.space.drawing import NO_SPACE, shown
 from backend_host.statistics import SpaceStatistics
 
 
