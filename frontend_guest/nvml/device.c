@@ -219,6 +219,84 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_
     return NVML_SUCCESS;
 }
 
+/* The link between host and device: what the guest has to do with the device goes over it. 0 is none that is known. */
+static nvmlReturn_t link(nvmlDevice_t device, size_t offset, unsigned int *value)
+{
+    struct fgv_device_facts facts;
+    nvmlReturn_t result = nvml_device_facts(device, &facts);
+    if (result != NVML_SUCCESS || !value) {
+        return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
+    const uint8_t known = ((const uint8_t *)&facts)[offset];
+    if (known != 0) {
+        *value = known;
+    }
+    return known != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation)
+{
+    return link(device, offsetof(struct fgv_device_facts, link_generation), generation);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int *width)
+{
+    return link(device, offsetof(struct fgv_device_facts, link_width), width);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation)
+{
+    return link(device, offsetof(struct fgv_device_facts, most_link_generation), generation);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *generation)
+{
+    return link(device, offsetof(struct fgv_device_facts, most_link_generation), generation);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *width)
+{
+    return link(device, offsetof(struct fgv_device_facts, most_link_width), width);
+}
+
+/* Mega transfers per second of one lane, by generation. */
+static const unsigned int speeds[] = {0, 2500, 5000, 8000, 16000, 32000, 64000};
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t device, unsigned int *speed)
+{
+    unsigned int generation = 0;
+    nvmlReturn_t result =
+        speed ? nvmlDeviceGetCurrPcieLinkGeneration(device, &generation) : NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS) {
+        *speed = speeds[generation % (sizeof(speeds) / sizeof(*speeds))];
+    }
+    return result;
+}
+
+/* Of this one NVML's numbers are those of the generations. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPcieLinkMaxSpeed(nvmlDevice_t device, unsigned int *speed)
+{
+    return nvmlDeviceGetMaxPcieLinkGeneration(device, speed);
+}
+
+/* NVML's number of an architecture, from the compute capability. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *architecture)
+{
+    static const unsigned int by_major[] = {[3] = 2, [5] = 3, [6] = 4, [7] = 5, [8] = 7, [9] = 9, [10] = 10, [12] = 10};
+    int major = 0, minor = 0;
+    nvmlReturn_t result =
+        architecture ? nvmlDeviceGetCudaComputeCapability(device, &major, &minor) : NVML_ERROR_INVALID_ARGUMENT;
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    const bool is_known = major > 0 && major < (int)(sizeof(by_major) / sizeof(*by_major)) && by_major[major] != 0;
+    *architecture = !is_known                  ? NVML_ARCHITECTURE_UNKNOWN
+                    : major == 7 && minor >= 5 ? by_major[major] + 1
+                    : major == 8 && minor == 9 ? by_major[major] + 1
+                                               : by_major[major];
+    return NVML_SUCCESS;
+}
+
 static nvmlReturn_t none(nvmlDevice_t device, unsigned int *value)
 {
     struct fgv_device_facts facts;

@@ -98,6 +98,7 @@ typedef struct {
 
 #define NVML_STRUCT_VERSION(type, number) ((unsigned int)(sizeof(type) | (number) << 24u))
 #define NVML_MEMORY_V2                    NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2u)
+#define NVML_ARCHITECTURE_UNKNOWN         0xffffffffu
 #define NVML_NO_INSTANCE                  0xffffffffu
 
 _Static_assert(sizeof(nvmlMemory_v2_t) == 40, "memory, v2");

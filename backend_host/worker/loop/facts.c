@@ -40,6 +40,50 @@ static void ask_attributes(const struct fgv_driver *driver, CUdevice device, str
     }
 }
 
+/* What Linux says of the device in one of its files, as a number, cut off at a decimal point; 0: nothing. */
+static uint32_t bus_number(const char *pci_bus_id, const char *file_name)
+{
+    char path[128], text[32] = "";
+    unsigned int number = 0;
+    size_t length = (size_t)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/%s", pci_bus_id, file_name);
+    for (char *at = path; *at; at++) {
+        *at = *at >= 'A' && *at <= 'F' ? (char)(*at - 'A' + 'a') : *at;
+    }
+    FILE *file = length < sizeof(path) ? fopen(path, "r") : NULL;
+    if (!file) {
+        return 0;
+    }
+    const bool is_number = fgets(text, sizeof(text), file) && sscanf(text, "%u", &number) == 1;
+    fclose(file);
+    return is_number ? number : 0;
+}
+
+/* The generation of PCI Express with this speed, "32.0 GT/s PCIe": each doubles it, but for the third. */
+static uint8_t link_generation(uint32_t giga_transfers)
+{
+    static const uint32_t speeds[] = {2, 5, 8, 16, 32, 64};
+    for (uint8_t i = 0; i < sizeof(speeds) / sizeof(*speeds); i++) {
+        if (speeds[i] == giga_transfers) {
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+static uint8_t link_width(uint32_t nr_lanes)
+{
+    return nr_lanes <= 32 ? (uint8_t)nr_lanes : 0; /* 255: Linux does not know */
+}
+
+static void ask_link(struct fgv_device_facts *facts)
+{
+    const char *id = facts->pci_bus_id;
+    facts->link_generation = link_generation(bus_number(id, "current_link_speed"));
+    facts->link_width = link_width(bus_number(id, "current_link_width"));
+    facts->most_link_generation = link_generation(bus_number(id, "max_link_speed"));
+    facts->most_link_width = link_width(bus_number(id, "max_link_width"));
+}
+
 /* What only a context can tell. */
 static CUresult ask_context(const struct fgv_driver *driver, CUdevice device, struct fgv_device_facts *facts)
 {
@@ -66,6 +110,7 @@ static CUresult ask_context(const struct fgv_driver *driver, CUdevice device, st
     facts->least_priority = least;
     facts->greatest_priority = greatest;
     facts->context_api_version = version;
+    ask_link(facts);
     driver->cuCtxSetCurrent(NULL);
     driver->cuDevicePrimaryCtxRelease_v2(device);
     return result;

@@ -4,7 +4,7 @@
  * none of them costs a round trip.
  *
  * Wrong when: a value changes while the region lives. What changes (free memory, clock rates of the moment) is not in
- * here.
+ * here. A link may go slower while the device is idle: it is asked for when the device has a context.
  */
 #ifndef CUDA_API_FACTS_H
 #define CUDA_API_FACTS_H
@@ -27,7 +27,8 @@ struct fgv_device_facts {
     int32_t least_priority;
     int32_t greatest_priority;
     uint32_t context_api_version;
-    uint32_t reserved;
+    uint8_t link_generation, link_width; /* of PCI Express, between host and device; 0: not known */
+    uint8_t most_link_generation, most_link_width;
 };
 
 struct fgv_facts {
