@@ -84,6 +84,79 @@ CUresult fgv_handle_new_run(enum fgv_handle_kind kind, uint32_t count, uint64_t 
     return result;
 }
 
+/* ---- handles that were renamed ---- */
+
+/* Few: found by looking at each. Under the lock of the kind. */
+struct name {
+    struct name *next;
+    uint64_t number;
+    uint64_t handle; /* that was, and whose place it has */
+};
+static struct name *_Atomic names[FGV_HANDLE_MAX_KINDS];
+
+static struct name *name_find(enum fgv_handle_kind kind, uint64_t number)
+{
+    struct name *name = atomic_load_explicit(&names[kind], memory_order_relaxed);
+    while (name && name->number != number) {
+        name = name->next;
+    }
+    return name;
+}
+
+static uint32_t index_of(uint64_t handle)
+{
+    return (uint32_t)(handle & 0xffffffu);
+}
+
+CUresult fgv_handle_rename(enum fgv_handle_kind kind, uint64_t handle, uint64_t number)
+{
+    struct name *name = malloc(sizeof(*name));
+    if (!name) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_lock(&books[kind].lock);
+    *name = (struct name){.next = names[kind], .number = number, .handle = handle};
+    atomic_store_explicit(&place_get(kind, index_of(handle))->handle, number, memory_order_release);
+    atomic_store_explicit(&names[kind], name, memory_order_relaxed); /* read under this lock, but for whether any is */
+    pthread_mutex_unlock(&books[kind].lock);
+    return CUDA_SUCCESS;
+}
+
+struct fgv_handle_entry *fgv_handle_renamed(enum fgv_handle_kind kind, uint64_t number)
+{
+    if (!atomic_load_explicit(&names[kind], memory_order_relaxed)) {
+        return NULL;
+    }
+    pthread_mutex_lock(&books[kind].lock);
+    const struct name *name = name_find(kind, number);
+    struct fgv_handle_entry *entry = name ? place_get(kind, index_of(name->handle)) : NULL;
+    pthread_mutex_unlock(&books[kind].lock);
+    return entry;
+}
+
+/* Gives the handle that it was; of one that was never renamed that one. Under the lock. */
+static uint64_t name_forget(enum fgv_handle_kind kind, uint64_t number)
+{
+    struct name *gone = name_find(kind, number);
+    if (!gone) {
+        return number;
+    }
+    const uint64_t handle = gone->handle;
+    if (names[kind] == gone) {
+        names[kind] = gone->next;
+    } else {
+        struct name *before = names[kind];
+        while (before->next != gone) {
+            before = before->next;
+        }
+        before->next = gone->next;
+    }
+    free(gone);
+    return handle;
+}
+
+/* ---- */
+
 CUresult fgv_handle_check(enum fgv_handle_kind kind, uint64_t handle)
 {
     if (fgv_handle_entry(kind, handle)) {
@@ -96,13 +169,13 @@ CUresult fgv_handle_check(enum fgv_handle_kind kind, uint64_t handle)
 
 void fgv_handle_drop(enum fgv_handle_kind kind, uint64_t handle)
 {
-    pthread_mutex_lock(&books[kind].lock);
     struct fgv_handle_entry *entry = fgv_handle_entry(kind, handle);
-    if (entry) {
+    pthread_mutex_lock(&books[kind].lock);
+    if (entry && atomic_load_explicit(&entry->handle, memory_order_relaxed) == handle) { /* by nobody else meanwhile */
         atomic_store_explicit(&entry->handle, 0, memory_order_release);
         entry->generation++;
         entry->next_free = books[kind].first_free;
-        books[kind].first_free = (uint32_t)(handle & 0xffffffu) + 1;
+        books[kind].first_free = index_of(name_forget(kind, handle)) + 1;
     }
     pthread_mutex_unlock(&books[kind].lock);
 }

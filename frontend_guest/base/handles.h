@@ -11,6 +11,9 @@
  * handle (`object`) is set before the program learns the number and stays readable until the drop; using a handle while
  * another thread destroys it is the program's error in CUDA as well.
  *
+ * A graph that kernels launch is known to them by the driver's own number, so the program has that, too: such a handle
+ * is renamed. Looking it up takes the lock.
+ *
  * Wrong when: a program makes one handle of a kind more than 2^24 at a time.
  */
 #ifndef FRONTEND_GUEST_HANDLES_H
@@ -46,6 +49,10 @@ CUresult fgv_handle_new_run(enum fgv_handle_kind kind, uint32_t count, uint64_t 
 /* CUDA_SUCCESS, or the error that CUDA gives for a bad handle of this kind. */
 CUresult fgv_handle_check(enum fgv_handle_kind kind, uint64_t handle);
 void fgv_handle_drop(enum fgv_handle_kind kind, uint64_t handle);
+/* From now on this handle is known as `number` alone, which is no handle yet. */
+CUresult fgv_handle_rename(enum fgv_handle_kind kind, uint64_t handle, uint64_t number);
+/* The entry of one that was renamed, or NULL. */
+struct fgv_handle_entry *fgv_handle_renamed(enum fgv_handle_kind kind, uint64_t number);
 void fgv_handle_set_object(enum fgv_handle_kind kind, uint64_t handle, void *object);
 /* Calls visit() for each handle of a kind, without the lock: it may drop the one that it is shown. */
 void fgv_handle_each(enum fgv_handle_kind kind, void (*visit)(uint64_t handle, void *object, void *context),
@@ -61,7 +68,7 @@ static inline uint64_t fgv_handle_number(const void *handle)
 static inline struct fgv_handle_entry *fgv_handle_entry(enum fgv_handle_kind kind, uint64_t handle)
 {
     if (handle >> 56 != 0x40u + (uint32_t)kind) {
-        return NULL;
+        return fgv_handle_renamed(kind, handle);
     }
     uint32_t place = (uint32_t)(handle & 0xffffffu) + FGV_HANDLE_FIRST_BLOCK;
     uint32_t block = 31u - (uint32_t)__builtin_clz(place / FGV_HANDLE_FIRST_BLOCK);

@@ -52,6 +52,13 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
         fgv_handle_drop(FGV_HANDLE_GRAPH_EXEC, exec);
         return result;
     }
+    if (reply.number != exec) {
+        result = fgv_handle_rename(FGV_HANDLE_GRAPH_EXEC, exec, reply.number);
+        if (result != CUDA_SUCCESS) {
+            return result; /* it stays until the program ends */
+        }
+        exec = reply.number;
+    }
     fgv_user_objects_copy(fgv_handle_number(hGraph), exec);
     if (reply.is_doubtful != 0) {
         fgv_handle_set_object(FGV_HANDLE_GRAPH_EXEC, exec, &doubtful);

@@ -77,6 +77,10 @@ struct sgp_runtime {
     /* nanosleep, before the next turn of a loop that waits: the CPU may go to other processes for as long. Only from
      * functions that have such a loop. */
     void (*nap)(struct sgp_thread *self, uint32_t ns);
+    /* %current_graph_exec: the graph that the kernel runs in, if kernels may launch that; else 0. */
+    uint64_t (*current_graph)(struct sgp_thread *self);
+    /* cudaGraphLaunch in a kernel: orders a graph; the CUresult is the cudaError_t. */
+    uint32_t (*graph_launch)(struct sgp_thread *self, uint64_t graph, uint64_t stream);
 };
 
 /* Matrices that a warp multiplies: where the numbers of rows and columns (A is m by k, B k by n), and the elements of
@@ -200,6 +204,7 @@ struct sgp_kernel {
     uint32_t nr_registers;        /* an estimate, for occupancy and the function attribute, at most 255 */
     uint32_t spins;               /* has loops that wait for what other threads write; implies needs_threads */
     uint32_t context_bytes;       /* per thread: what it keeps across barriers where run_block sees to those; or 0 */
+    uint32_t knows_graphs;        /* may order graphs, or ask for its own */
 };
 
 struct sgp_global {

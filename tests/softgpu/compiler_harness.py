@@ -19,7 +19,7 @@ HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
 
 class Runtime(ctypes.Structure):
-    _fields_ = (("abi_version", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("functions", ctypes.c_void_p * 20))
+    _fields_ = (("abi_version", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("functions", ctypes.c_void_p * 22))
 
 
 class Block(ctypes.Structure):

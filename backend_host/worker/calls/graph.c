@@ -317,6 +317,14 @@ static CUresult instantiate(struct fgw_worker *worker, CUgraph graph, CUDA_GRAPH
                                                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Kernels launch a graph by the driver's own handle, which each can read in %current_graph_exec. So it is the number of
+ * such a graph; what comes back of it is looked up, as any number. What it launches ends before what follows in its
+ * stream begins: it is charged, and its turn ends, as that of one long launch. */
+static uint64_t exec_number(const struct fgv_request_graph_instantiate *fixed, CUgraphExec exec)
+{
+    return fixed->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? (uint64_t)(uintptr_t)exec : fixed->exec;
+}
+
 CUresult fgw_serve_graph_instantiate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_instantiate *fixed = request->fixed;
@@ -332,8 +340,8 @@ CUresult fgw_serve_graph_instantiate(struct fgw_worker *worker, const struct fgw
     if (result == CUDA_SUCCESS) {
         result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     }
-    if (result != CUDA_SUCCESS || fixed->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED; /* launches that nobody would charge */
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     params.hUploadStream = stream;
     result = instantiate(worker, graph, &params, &exec);
@@ -346,7 +354,12 @@ CUresult fgw_serve_graph_instantiate(struct fgw_worker *worker, const struct fgw
     answer->result = params.result_out;
     answer->is_doubtful = keeps;
     if (result == CUDA_SUCCESS) {
-        return fgw_worker_bind(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, exec);
+        answer->number = exec_number(fixed, exec);
+        result = fgw_worker_bind(worker, FGV_HANDLE_GRAPH_EXEC, answer->number, exec);
+        if (result != CUDA_SUCCESS) {
+            worker->driver.cuGraphExecDestroy(exec);
+        }
+        return result;
     }
     CUgraphNode culprit = params.hErrNode_out ? fgw_staging_known(worker, params.hErrNode_out) : NULL;
     answer->node = culprit ? fgw_handle_number(worker, FGV_HANDLE_GRAPH_NODE, culprit) : 0;

@@ -17,7 +17,9 @@ WAITING = frozenset(
 )
 """Opcodes whose threads wait for each other."""
 
-BUILTINS = frozenset(("vprintf", "__assertfail", "malloc", "free", "cudaGraphSetConditional"))
+BUILTINS = frozenset(("vprintf", "__assertfail", "malloc", "free", "cudaGraphSetConditional", "cudaGraphLaunch"))
+
+CURRENT_GRAPH = "%current_graph_exec"
 
 
 @mutable_record
@@ -30,6 +32,7 @@ class Traits:
     waits: bool = False
     spins: bool = False
     asks_who_is_active: bool = False
+    knows_graphs: bool = False
     spin_edges: frozenset[Edge] = frozenset()
     exits: bool = False
     is_recursive: bool = False
@@ -98,9 +101,11 @@ def _own(flat: FlatFunction, flats: dict[str, FlatFunction], by_address: set[str
         found.waits |= instruction.opcode in WAITING
         found.exits |= instruction.opcode == "exit"
         found.asks_who_is_active |= instruction.opcode == "activemask"
+        found.knows_graphs |= Name(CURRENT_GRAPH) in instruction.operands
         if instruction.opcode == "call":
             direct |= _callees(instruction, flats, by_address)
             target = callee(instruction)
+            found.knows_graphs |= target is not None and target.text == "cudaGraphLaunch"
             found.has_indirect_calls |= target is not None and target.text not in BUILTINS and target.text not in flats
     return found, direct
 
@@ -122,6 +127,7 @@ def _over_reachable(name: str, own: dict[str, Traits], direct: dict[str, set[str
         waits=spins or any(own[reached].waits for reached in reachable),
         spins=spins,
         asks_who_is_active=any(own[reached].asks_who_is_active for reached in reachable),
+        knows_graphs=any(own[reached].knows_graphs for reached in reachable),
         spin_edges=own[name].spin_edges,
         exits=any(own[reached].exits for reached in reachable),
         is_recursive=any(_reaches_itself(reached, direct) for reached in reachable),

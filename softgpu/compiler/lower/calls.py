@@ -161,10 +161,18 @@ def _set_conditional(builder: Builder, places: list[str]) -> None:
     builder.emit(f"store i32 {builder.let(f'load i32, ptr {value}')}, ptr {pointer}, align 1")
 
 
+def _graph_launch(builder: Builder, places: list[str]) -> None:
+    result, graph, stream = places
+    arguments = [f"i64 {builder.let(f'load i64, ptr {place}')}" for place in (graph, stream)]
+    error = builder.runtime("graph_launch", "i32", "ptr %self", *arguments)
+    builder.emit(f"store i32 {error}, ptr {result}")
+
+
 BUILTINS = {
     "vprintf": _vprintf,
     "__assertfail": _assert_fail,
     "malloc": _malloc,
     "free": _free,
     "cudaGraphSetConditional": _set_conditional,
+    "cudaGraphLaunch": _graph_launch,
 }

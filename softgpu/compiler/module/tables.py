@@ -11,7 +11,7 @@ from softgpu.compiler.module.kernel import Kernel
 
 ABI_VERSION = 9
 _MOST_DIGITS = 4  # of a target's number
-_KERNEL = "{ ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }"
+_KERNEL = "{ ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }"
 _GLOBAL = "{ ptr, i64, i64, i32, i32 }"
 _MODULE = "{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i64, i64, i32, i32 }"
 
@@ -57,6 +57,7 @@ def _kernel(kernel: Kernel) -> str:
         f"i32 {kernel.nr_registers}",
         f"i32 {int(kernel.traits.spins)}",
         f"i32 {kernel.context_bytes}",
+        f"i32 {int(kernel.traits.knows_graphs)}",
     ]
     return "{ " + ", ".join(fields) + " }"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cuda_api.ptx.syntax import Name
 from softgpu.compiler.base.layout import RESERVED_SHARED
+from softgpu.compiler.flow.analysis import CURRENT_GRAPH
 from softgpu.compiler.text.unit import Unit
 from softgpu.compiler.text.writer import INVARIANT, Writer
 
@@ -22,9 +23,7 @@ _VECTORS = {
     "%ctaid": (BLOCK_INDEX_OFFSET_BYTES, "!3"),
     "%nctaid": (GRID_OFFSET_BYTES, "!4"),
 }
-_ZERO = frozenset(
-    ("%gridid", "%clusterid", "%cluster_ctaid", "%cluster_ctarank", "%is_explicit_cluster", "%current_graph_exec")
-)
+_ZERO = frozenset(("%gridid", "%clusterid", "%cluster_ctaid", "%cluster_ctarank", "%is_explicit_cluster"))
 _ONE = frozenset(("%nclusterid", "%cluster_nctaid", "%cluster_nctarank"))
 
 
@@ -102,6 +101,8 @@ def read_special(writer: Writer, unit: Unit, name: Name) -> tuple[str, str]:
         return _clock(writer, "clock64", text)
     if text in ("%globaltimer", "%globaltimer_lo", "%globaltimer_hi"):
         return _clock(writer, "global_timer_ns", text)
+    if text == CURRENT_GRAPH:
+        return writer.runtime("current_graph", "i64", "ptr %self"), "i64"
     if text in _GRID_WORKSPACE_OFFSETS_BYTES:
         return block_word(writer, _GRID_WORKSPACE_OFFSETS_BYTES[text]), "i32"
     if text in _ZERO or text.startswith(("%envreg", "%pm")):

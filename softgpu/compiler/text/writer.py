@@ -30,6 +30,8 @@ RUNTIME_OFFSETS_BYTES = {
     "matrix_multiply": 144,
     "matrix_move": 152,
     "nap": 160,
+    "current_graph": 168,
+    "graph_launch": 176,
 }
 
 PARALLEL = ", !llvm.access.group !1"

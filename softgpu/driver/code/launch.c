@@ -184,6 +184,7 @@ static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, con
         .dynamic_shared_bytes = launch->dynamic_shared_bytes,
         .stack_bytes = fiber_stack_bytes(context, launch->kernel),
         .is_cooperative = launch->is_cooperative,
+        .orders = launch->orders,
         .max_resident = max_resident_blocks(launch),
     };
     memcpy(kernel->grid.grid, launch->grid, sizeof(launch->grid));

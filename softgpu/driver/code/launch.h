@@ -5,6 +5,8 @@
 #include "device/device.h"
 #include "kernel_abi.h"
 
+struct sgp_orders;
+
 struct sgp_launch {
     CUfunction handle; /* as the program named it: a function or a kernel */
     struct CUmod_st *module;
@@ -13,6 +15,7 @@ struct sgp_launch {
     uint32_t block[3];
     uint32_t dynamic_shared_bytes;
     bool is_cooperative;
+    struct sgp_orders *orders; /* of the graph that runs it, or NULL */
 };
 
 /* Finds the kernel behind `handle` and looks whether the launch can be made; fills module and kernel. */

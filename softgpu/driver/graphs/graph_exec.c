@@ -1,7 +1,4 @@
-/*
- * What is instantiated of a graph: its work in an order in which it can run, independent of the graph from then on. A
- * launch queues it in one stream, piece after piece: kernels of this device run one at a time anyway.
- */
+/* What is instantiated of a graph: its work in an order in which it can run, independent of the graph from then on. */
 #include "graphs/graph_exec.h"
 
 #include <stdlib.h>
@@ -9,6 +6,7 @@
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "graphs/graph_memory.h"
+#include "graphs/orders.h"
 #include "stream/queue.h"
 #include "stream/stream.h"
 
@@ -32,6 +30,9 @@ void sgp_exec_delete(struct CUgraphExec_st *exec)
     exec->nr_nodes = 0;
     if (exec->last) {
         sgp_object_release(exec->last);
+    }
+    if (exec->book) {
+        sgp_order_book_release(exec->book);
     }
     sgp_object_remove(exec);
     sgp_object_release(exec);
@@ -114,7 +115,32 @@ CUresult sgp_exec_make(struct CUgraph_st *graph, struct CUgraphExec_st **made)
 
 #define INSTANTIATE_FLAGS                                                                                              \
     (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |                            \
-     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+#define NO_FLAGS_TOGETHER (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
+
+/* A graph that kernels may launch has nothing for which the host would be needed. NULL, or a node that would. */
+static struct CUgraphNode_st *host_needing(const struct CUgraph_st *graph)
+{
+    struct CUgraphNode_st *found = NULL;
+
+    for (struct CUgraphNode_st *node = graph->first; node && !found; node = node->next) {
+        switch (node->work.type) {
+        case CU_GRAPH_NODE_TYPE_KERNEL:
+        case CU_GRAPH_NODE_TYPE_MEMSET:
+        case CU_GRAPH_NODE_TYPE_EMPTY:
+            break;
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+            found = sgp_box_is_pageable(&node->work.box) ? node : NULL;
+            break;
+        case CU_GRAPH_NODE_TYPE_GRAPH:
+            found = host_needing(node->work.child);
+            break;
+        default:
+            found = node;
+        }
+    }
+    return found;
+}
 
 SGP_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                                  CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
@@ -130,11 +156,14 @@ SGP_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgra
     }
     instantiateParams->hErrNode_out = NULL;
     instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
-    if (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
-        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
-    }
-    if (instantiateParams->flags & ~(cuuint64_t)INSTANTIATE_FLAGS) {
+    if (instantiateParams->flags & ~(cuuint64_t)INSTANTIATE_FLAGS ||
+        (instantiateParams->flags & NO_FLAGS_TOGETHER) == NO_FLAGS_TOGETHER) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH &&
+        (instantiateParams->hErrNode_out = host_needing(hGraph))) {
+        instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
     }
     result = sgp_exec_make(hGraph, phGraphExec);
     if (!result) {
@@ -194,203 +223,4 @@ SGP_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flag
     }
     *flags = hGraphExec->flags;
     return sgp_leave(CUDA_SUCCESS);
-}
-
-/* ---- launches ---- */
-
-/* Queues it now. A child graph is not its affair. */
-static CUresult work_submit(const struct sgp_work *work, struct CUstream_st *stream)
-{
-    switch (work->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        return sgp_launch_submit(work->context, stream, &work->kernel.launch, work->kernel.parameters);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return sgp_box_submit(stream, &work->box);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        return sgp_set_submit(stream, &work->set);
-    case CU_GRAPH_NODE_TYPE_HOST:
-        return sgp_host_submit(stream, stream, work->host.fn, NULL, work->host.userData);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        return sgp_event_record(work->event, stream);
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        return sgp_event_wait(stream, work->event);
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        sgp_graph_memory_launched(work->memory);
-        return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return sgp_graph_memory_free(work->memory, stream);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-}
-
-static CUresult exec_queue(const struct CUgraphExec_st *exec, struct CUstream_st *stream)
-{
-    CUresult result = CUDA_SUCCESS;
-
-    for (uint32_t i = 0; i < exec->nr_nodes && !result; i++) {
-        const struct sgp_exec_node *node = &exec->nodes[i];
-
-        if (node->child) {
-            result = exec_queue(node->child, stream);
-        } else if (node->decision) {
-            result = sgp_decision_submit(node->decision, stream);
-        } else if (node->is_enabled) {
-            result = work_submit(&node->work, stream);
-        }
-    }
-    return result;
-}
-
-static const struct sgp_body_ops body_ops = {.queue = exec_queue, .end = sgp_exec_delete};
-
-__attribute__((constructor)) static void lend_body_ops(void)
-{
-    sgp_decision_set_ops(&body_ops);
-}
-
-/* Conditions get their defaults, also those of nodes in bodies: once for the launch. */
-static CUresult conditions_assign(const struct CUgraphExec_st *exec, struct CUstream_st *stream)
-{
-    CUresult result = CUDA_SUCCESS;
-
-    for (uint32_t i = 0; i < exec->nr_nodes && !result; i++) {
-        const struct sgp_decision *decision = exec->nodes[i].decision;
-
-        result = decision ? sgp_condition_assign(decision->condition, stream) : CUDA_SUCCESS;
-        for (unsigned int k = 0; decision && k < decision->nr_bodies && !result; k++) {
-            result = conditions_assign(decision->bodies[k], stream);
-        }
-    }
-    return result;
-}
-
-/* The graph again, for a launch that is captured. */
-static CUresult exec_graph(const struct CUgraphExec_st *exec, struct CUgraph_st **made)
-{
-    struct CUgraph_st *graph = sgp_graph_new();
-    struct CUgraphNode_st **nodes = calloc(exec->nr_nodes + 1, sizeof(*nodes));
-    CUresult result = graph && nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-
-    for (uint32_t i = 0; i < exec->nr_nodes && !result; i++) {
-        struct sgp_work work;
-
-        result = sgp_is_of_memory(exec->nodes[i].work.type) || exec->nodes[i].decision
-                     ? CUDA_ERROR_NOT_SUPPORTED
-                     : sgp_work_copy(&work, &exec->nodes[i].work);
-        if (result) {
-            break;
-        }
-        result = sgp_node_add(graph, NULL, 0, &work, &nodes[i]);
-        if (result) {
-            sgp_work_drop(&work);
-        }
-        for (uint32_t k = 0; k < exec->nodes[i].nr_dependencies && !result; k++) {
-            result = sgp_node_depend(nodes[i], nodes[exec->nodes[i].dependencies[k]]);
-        }
-    }
-    free(nodes);
-    if (result && graph) {
-        sgp_graph_delete(graph);
-    } else {
-        *made = graph;
-    }
-    return result;
-}
-
-static CUresult launch_capture(const struct CUgraphExec_st *exec, struct CUstream_st *stream)
-{
-    struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
-    CUresult result = exec_graph(exec, &work.child);
-
-    return result ? result : sgp_capture_work(stream, &work);
-}
-
-/* What an earlier launch allocated must be free again, unless the program has asked for that to be seen to. */
-static CUresult memory_check(const struct CUgraphExec_st *exec)
-{
-    if (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) {
-        return CUDA_SUCCESS;
-    }
-    for (uint32_t i = 0; i < exec->nr_nodes; i++) {
-        if (exec->nodes[i].work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-            sgp_graph_memory_is_live(exec->nodes[i].work.memory)) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    return CUDA_SUCCESS;
-}
-
-/* Whether it copies from or to memory that is not pinned. */
-static bool is_pageable(const struct CUgraphExec_st *exec)
-{
-    for (uint32_t i = 0; i < exec->nr_nodes; i++) {
-        const struct sgp_exec_node *node = &exec->nodes[i];
-
-        if (node->child ? is_pageable(node->child)
-                        : node->work.type == CU_GRAPH_NODE_TYPE_MEMCPY && sgp_box_is_pageable(&node->work.box)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
-{
-    CUresult result = sgp_capture_check(stream);
-
-    if (!result) {
-        result = memory_check(exec);
-    }
-    if (!result && exec->last && exec->last != stream) {
-        result = sgp_stream_wait(stream, exec->last, exec->sequence);
-    }
-    if (!result) {
-        result = conditions_assign(exec, stream);
-    }
-    if (!result) {
-        result = exec_queue(exec, stream);
-    }
-    if (result) {
-        return result;
-    }
-    sgp_object_keep(stream);
-    if (exec->last) {
-        sgp_object_release(exec->last);
-    }
-    exec->last = stream;
-    exec->sequence = stream->nr_submitted;
-    if (is_pageable(exec)) { /* it has been read and written when the launch returns, as with NVIDIA's driver */
-        sgp_queue_wait(stream, stream->nr_submitted);
-    }
-    return CUDA_SUCCESS;
-}
-
-SGP_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
-{
-    struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &stream);
-
-    if (result) {
-        return result;
-    }
-    if (!sgp_object_is(hGraphExec, SGP_EXEC)) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    return sgp_leave(stream->capture ? launch_capture(hGraphExec, stream) : launch(hGraphExec, stream));
-}
-
-/* Nothing has to be brought to a device that is this process. */
-SGP_EXPORT CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
-{
-    struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &stream);
-
-    if (result) {
-        return result;
-    }
-    result = sgp_object_is(hGraphExec, SGP_EXEC) ? sgp_capture_check(stream) : CUDA_ERROR_INVALID_VALUE;
-    return sgp_leave(result);
 }

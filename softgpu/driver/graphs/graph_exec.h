@@ -15,6 +15,8 @@ struct sgp_exec_node {
     bool is_enabled;
 };
 
+struct sgp_order_book;
+
 struct CUgraphExec_st {
     struct sgp_object object;
     struct sgp_exec_node *nodes;
@@ -22,6 +24,7 @@ struct CUgraphExec_st {
     uint64_t flags;
     struct CUstream_st *last; /* launched last in; the next launch waits for that one */
     uint64_t sequence;
+    struct sgp_order_book *book; /* NULL: none yet, or its kernels order nothing (orders.h) */
 };
 
 CUresult sgp_exec_make(struct CUgraph_st *graph, struct CUgraphExec_st **made);

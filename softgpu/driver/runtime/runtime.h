@@ -35,6 +35,26 @@ struct sgp_services {
     uint32_t (*place)(struct sgp_grid *grid, uint32_t left, uint32_t wish); /* sgp_run_place() */
 };
 
+/* Graphs that kernels of a graph launch are run once those kernels have ended. The streams are the CUDA runtime's
+ * cudaStreamGraphTailLaunch, ...FireAndForget, ...FireAndForgetAsSibling. */
+#define SGP_MAX_ORDERS            255u
+#define SGP_ERROR_TOO_MANY_ORDERS 69u /* cudaErrorLaunchPendingCountExceeded */
+#define SGP_ORDER_TAIL            UINT64_C(0x0100000000000000)
+#define SGP_ORDER_CHILD           UINT64_C(0x0200000000000000)
+#define SGP_ORDER_SIBLING         UINT64_C(0x0300000000000000)
+
+struct sgp_order {
+    uint64_t graph, stream;
+};
+
+/* In device memory: kernels write it. */
+struct sgp_orders {
+    uint64_t graph; /* the one that runs, as its kernels know it; 0: they may not launch it */
+    uint32_t nr;    /* atomic; it counts those too for which there was no place */
+    uint32_t reserved;
+    struct sgp_order orders[SGP_MAX_ORDERS];
+};
+
 /* One launch. Filled by launch.c. */
 struct sgp_grid {
     const struct sgp_kernel *kernel;
@@ -45,10 +65,11 @@ struct sgp_grid {
     uint32_t block_dim[3];
     uint32_t dynamic_shared_bytes;
     uint64_t stack_bytes;
-    bool is_cooperative;   /* all blocks are resident together */
-    uint64_t max_resident; /* blocks that the device holds at once */
-    struct sgp_run *run;   /* in a space, else NULL; in the kernels' process it only says that there is one */
-    int stand;             /* which of those that this process runs at once on the device; 0 outside of spaces */
+    struct sgp_orders *orders; /* NULL: no graph runs the kernel, or it knows of none */
+    bool is_cooperative;       /* all blocks are resident together */
+    uint64_t max_resident;     /* blocks that the device holds at once */
+    struct sgp_run *run;       /* in a space, else NULL; in the kernels' process it only says that there is one */
+    int stand;                 /* which of those that this process runs at once on the device; 0 outside of spaces */
     /* the runtime's own */
     const struct sgp_services *services;
     const void *workspace;             /* what cooperative groups keep for the grid; NULL unless it is cooperative */

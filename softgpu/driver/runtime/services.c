@@ -86,6 +86,29 @@ static uint32_t active_mask(struct sgp_thread *self)
     return sgp_warp_converge(self, (uintptr_t)__builtin_return_address(0));
 }
 
+static uint64_t current_graph(struct sgp_thread *self)
+{
+    const struct sgp_orders *orders = self->team->runner->grid->orders;
+
+    return orders ? orders->graph : 0;
+}
+
+static uint32_t graph_launch(struct sgp_thread *self, uint64_t graph, uint64_t stream)
+{
+    struct sgp_orders *orders = self->team->runner->grid->orders;
+    uint32_t place;
+
+    if (!orders || !graph || (stream != SGP_ORDER_TAIL && stream != SGP_ORDER_CHILD && stream != SGP_ORDER_SIBLING)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    place = __atomic_fetch_add(&orders->nr, 1, __ATOMIC_RELAXED);
+    if (place >= SGP_MAX_ORDERS) {
+        return SGP_ERROR_TOO_MANY_ORDERS;
+    }
+    orders->orders[place] = (struct sgp_order){.graph = graph, .stream = stream};
+    return CUDA_SUCCESS;
+}
+
 static uint64_t clock64(void)
 {
     return __builtin_ia32_rdtsc();
@@ -121,4 +144,6 @@ const struct sgp_runtime sgp_runtime_table = {
     .matrix_multiply = sgp_matrix_multiply,
     .matrix_move = sgp_matrix_move,
     .nap = sgp_thread_nap,
+    .current_graph = current_graph,
+    .graph_launch = graph_launch,
 };

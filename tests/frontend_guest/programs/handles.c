@@ -69,6 +69,21 @@ int main(void)
     fgv_handle_each(FGV_HANDLE_KERNEL, count_one, &count);
     want(count == 1000, "not each once");
 
+    uint64_t renamed, next, object;
+    want(fgv_handle_new(FGV_HANDLE_GRAPH_EXEC, &renamed) == CUDA_SUCCESS, "none left");
+    want(fgv_handle_rename(FGV_HANDLE_GRAPH_EXEC, renamed, 0x5500001000) == CUDA_SUCCESS, "not renamed");
+    want(fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, renamed) == CUDA_ERROR_INVALID_VALUE, "the old name is still good");
+    want(fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, 0x5500001000) == CUDA_SUCCESS, "the new name is not good");
+    want(fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, 0x5500001001) == CUDA_ERROR_INVALID_VALUE, "a name that none has");
+    want(fgv_handle_check(FGV_HANDLE_STREAM, 0x5500001000) == CUDA_ERROR_INVALID_HANDLE, "good as another kind");
+    fgv_handle_set_object(FGV_HANDLE_GRAPH_EXEC, 0x5500001000, &object);
+    want(fgv_handle_object(FGV_HANDLE_GRAPH_EXEC, 0x5500001000) == &object, "wrong object");
+    fgv_handle_drop(FGV_HANDLE_GRAPH_EXEC, 0x5500001000);
+    fgv_handle_drop(FGV_HANDLE_GRAPH_EXEC, 0x5500001000);
+    want(fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, 0x5500001000) == CUDA_ERROR_INVALID_VALUE, "dropped and still there");
+    want(fgv_handle_new(FGV_HANDLE_GRAPH_EXEC, &next) == CUDA_SUCCESS && next != renamed, "an old number again");
+    want((next & 0xffffff) == (renamed & 0xffffff), "the place is not used again");
+
     static const uint64_t bad[] = {0, 1, 2, 0x1000, UINT64_MAX, 0x7fff00000000, UINT64_C(0x42) << 56 | 0xffffff};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         want(fgv_handle_check(FGV_HANDLE_STREAM, bad[i]) == CUDA_ERROR_INVALID_HANDLE, "good and is not");
