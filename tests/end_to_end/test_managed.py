@@ -114,6 +114,35 @@ print(maps())
     assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["True", "0", "0"], "")
 
 
+def test_kernels_move_nothing_that_the_program_does_not_touch(host: Host) -> None:
+    """Nor where it said that the memory should stay with the CPU; and a touch brings 64 KiB."""
+    program = f"""{ALLOCATE}
+assert cuda.cuMemAllocManaged(ctypes.byref(device), size(8 << 20), 1) == 0
+assert cuda.cuMemAdvise(device, size(8 << 20), 3, -1) == 0
+ctypes.memset(device.value, 1, 8 << 20)
+for round in range(3):
+    assert cuda.cuMemsetD8_v2(device, 7, size(1 << 20)) == 0
+    assert cuda.cuCtxSynchronize() == 0
+    if round == 2:
+        assert ctypes.string_at(device.value, 1) == b"\\7"
+    print(round, flush=True)
+    input()
+"""
+    child = host.start(sys.executable, "-c", program, options=("--vgpu", "touching"), stdin=subprocess.PIPE)
+    moved = []
+    assert child.stdin is not None
+    assert child.stdout is not None
+    for _ in range(3):
+        child.stdout.readline()
+        vgpu = next(vgpu for vgpu in host.status()["vgpus"] if vgpu["name"] == "touching")
+        moved.append([vgpu["clients"][0][key] for key in ("to_device_bytes", "from_device_bytes")])
+        child.stdin.write("\n")
+        child.stdin.flush()
+    assert child.wait() == 0
+    child.communicate()
+    assert moved == [[8 << 20, 0], [8 << 20, 0], [8 << 20, 64 << 10]]
+
+
 def test_memory_that_is_not_there_any_more_is_a_crash_and_not_a_wait(host: Host) -> None:
     program = f"{ALLOCATE}\nuse(4)\nctypes.string_at(device.value, 1)"
     for way in ("faults", "signal"):
@@ -158,3 +187,24 @@ for round in range(2):
     result = host.guest(sys.executable, "-c", program)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.splitlines() == [r"b'\x07\x07' b'\x07'", r"b'\x08\x08' b'\x08'"]
+
+
+def test_a_kernel_waits_for_a_word_of_the_programs_where_the_memory_lies_on_the_host(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRGV_MANAGED", "host")
+    result, natively = host.guest("managed_words", "waits"), host.native("managed_words", "waits")
+    assert (result.returncode, result.stdout, result.stderr) == (0, natively.stdout, "")
+
+
+def test_a_kernel_and_a_program_that_wait_for_each_other_are_told_of(host: Host) -> None:
+    child = host.start("managed_words", "waits")
+    try:
+        assert child.stderr is not None
+        line = child.stderr.readline()
+    finally:
+        child.kill()
+        child.communicate()
+    assert line.startswith("fairgv: a touch of managed memory has waited for the device for 10 s; ")
+    assert "FAIRGV_MANAGED=host" in line
+    assert host.guest("managed_words").returncode == 0, "the device is there for others"

@@ -246,6 +246,31 @@ CASE(managed_prefetched)
     DO(cudaMemPrefetchAsync(values, NR * 4, device, 0, nullptr));
 }
 
+/* Memory that is to stay with the CPU: both use it in turn, a few words at a time and all of it. */
+CASE(managed_preferred_on_the_cpu)
+{
+    cudaMemLocation host = {}, device = {cudaMemLocationTypeDevice, 0};
+    host.type = cudaMemLocationTypeHost;
+    unsigned int *values = managed(NR);
+    int where = 77;
+    DO(cudaMemAdvise(values, NR * 4, cudaMemAdviseSetPreferredLocation, host));
+    DO(cudaMemAdvise(values, NR * 4, cudaMemAdviseSetAccessedBy, device));
+    DO(cudaMemRangeGetAttribute(&where, sizeof(where), cudaMemRangeAttributePreferredLocation, values, NR * 4));
+    say_number("preferred", where);
+    for (size_t i = 0; i < NR; i++) {
+        values[i] = (unsigned int)i;
+    }
+    for (unsigned int round = 1; round <= 4; round++) {
+        add_and_wait(values, NR, round);
+        values[round * 1000] = round;
+        say_number("the last one", values[NR - 1]);
+    }
+    say_number("sum", sum(values, NR));
+    DO(cudaMemAdvise(values, NR * 4, cudaMemAdviseUnsetPreferredLocation, host));
+    add_and_wait(values, NR, 5);
+    say_number("sum again", sum(values, NR));
+}
+
 CASE(managed_attached)
 {
     cudaStream_t stream;
