@@ -1,6 +1,7 @@
 /* The parameters of a copy in a graph: see graph_copy.h. */
 #include "graphs/graph_copy.h"
 
+#include "base/handles.h"
 #include "copy/box_sides.h"
 #include "memory/ranges.h"
 
@@ -9,6 +10,7 @@ static void from_set(CUDA_MEMCPY3D *copy, const struct fgv_copy_side *side)
     copy->srcMemoryType = side->type;
     copy->srcHost = (const void *)(uintptr_t)side->host;
     copy->srcDevice = side->device;
+    copy->srcArray = side->array;
     copy->srcXInBytes = side->x_bytes;
     copy->srcY = side->y;
     copy->srcZ = side->z;
@@ -21,6 +23,7 @@ static void to_set(CUDA_MEMCPY3D *copy, const struct fgv_copy_side *side)
     copy->dstMemoryType = side->type;
     copy->dstHost = (void *)(uintptr_t)side->host;
     copy->dstDevice = side->device;
+    copy->dstArray = side->array;
     copy->dstXInBytes = side->x_bytes;
     copy->dstY = side->y;
     copy->dstZ = side->z;
@@ -55,7 +58,7 @@ static CUresult side_prepare(struct fgv_copy_side *side, const struct fgv_copy_s
     struct fgv_range range;
     const uint64_t address = side->type == CU_MEMORYTYPE_HOST ? side->host : side->device;
     if (side->type == CU_MEMORYTYPE_ARRAY) {
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return fgv_handle_check(FGV_HANDLE_ARRAY, fgv_handle_number(side->array));
     }
     const enum fgv_memory_kind kind = fgv_memory_find(address, &range) ? range.kind : FGV_MEMORY_PAGEABLE;
     if (fgv_memory_is_shared(kind)) {

@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "call/call.h"
 #include "context/capture_rules.h"
+#include "cuda_api/copy_calls.h"
 #include "cuda_api/prototypes.h"
 #include "generated/hooks.h"
 #include "memory/memory.h"
@@ -89,32 +90,28 @@ static bool is_like(uint64_t was, uint64_t is)
 /* One end of a copy. */
 struct side {
     CUmemorytype type;
-    uint64_t address;
+    uint64_t address; /* of an array its number: another array is not like it */
     size_t x, y, z, pitch, height;
 };
 
+static struct side side_of(const struct fgv_copy_side *side)
+{
+    const uint64_t address = side->type == CU_MEMORYTYPE_HOST    ? side->host
+                             : side->type == CU_MEMORYTYPE_ARRAY ? fgv_handle_number(side->array)
+                                                                 : side->device;
+    return (struct side){side->type, address, side->x_bytes, side->y, side->z, side->pitch_bytes, side->height};
+}
+
 static struct side source_of(const CUDA_MEMCPY3D *copy)
 {
-    return (struct side){
-        copy->srcMemoryType,
-        copy->srcMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)copy->srcHost : copy->srcDevice,
-        copy->srcXInBytes,
-        copy->srcY,
-        copy->srcZ,
-        copy->srcPitch,
-        copy->srcHeight};
+    const struct fgv_copy_side side = fgv_copy_source(copy);
+    return side_of(&side);
 }
 
 static struct side destination_of(const CUDA_MEMCPY3D *copy)
 {
-    return (struct side){
-        copy->dstMemoryType,
-        copy->dstMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)copy->dstHost : copy->dstDevice,
-        copy->dstXInBytes,
-        copy->dstY,
-        copy->dstZ,
-        copy->dstPitch,
-        copy->dstHeight};
+    const struct fgv_copy_side side = fgv_copy_destination(copy);
+    return side_of(&side);
 }
 
 static bool is_same_side(const struct side *was, const struct side *is, const CUDA_MEMCPY3D *copy)

@@ -251,6 +251,11 @@ def test_copies_reach_the_heap_alone(guest: Guest) -> None:
     unified = bytearray(copy_node(0x400000, device, 4096))
     unified[16 + 16 + 32 : 16 + 16 + 36] = (4).to_bytes(4, "little")
     assert add_node(guest, graph, bytes(unified)).result == NOT_SUPPORTED
+    for number in (0, 1, STREAM, 0x400000, (1 << 64) - 1):
+        array = bytearray(copy_node(0x400000, device, 4096))
+        array[64:68] = (3).to_bytes(4, "little")
+        array[88:96] = number.to_bytes(8, "little")
+        assert add_node(guest, graph, bytes(array)).result == INVALID_HANDLE, hex(number)
 
 
 def test_nodes_that_stage_a_copy_are_the_workers(guest: Guest) -> None:
@@ -304,8 +309,24 @@ def test_kinds_that_are_not_carried(guest: Guest) -> None:
     made_up = struct.pack("<QII", 0x1234, 0, 1)
     assert add_node(guest, graph, node_params(CONDITIONAL, made_up)).result == INVALID_VALUE
     assert listed(guest, NODES, graph) == []
-    flags: dict[str, Any] = {"exec": EXEC, "graph": graph}
-    assert guest.call("graph_instantiate", flags=4, **flags).result == NOT_SUPPORTED, "launches from the device"
+
+
+def test_a_graph_that_kernels_may_launch_has_the_drivers_number(guest: Guest) -> None:
+    """It is looked up as any number is: what kernels would be given is nothing that the worker believes."""
+    graph = guest.ok("graph_create").graph
+    assert guest.ok("graph_instantiate", exec=EXEC, graph=graph).number == EXEC
+    other = EXEC + 1
+    number = guest.ok("graph_instantiate", exec=other, graph=graph, flags=4).number
+    assert number not in (EXEC, other)
+    for wrong in (other, number + 8, 0x400000):
+        assert guest.call("cuGraphExecGetFlags", hGraphExec=wrong).result == INVALID_VALUE
+        guest.call("cuGraphLaunch", hGraphExec=wrong)
+    assert guest.ok("cuGraphExecGetFlags", hGraphExec=number).flags == 4
+    guest.ok("cuGraphUpload", hGraphExec=number)
+    guest.ok("cuGraphLaunch", hGraphExec=number)
+    guest.ok("cuGraphExecDestroy", hGraphExec=number)
+    assert guest.call("cuGraphExecGetFlags", hGraphExec=number).result == INVALID_VALUE
+    assert guest.ok("cuGraphExecGetFlags", hGraphExec=EXEC).flags == 0
 
 
 @pytest.mark.parametrize("stream", [0, 1, 2])

@@ -95,15 +95,39 @@ static bool is_in_heap(const struct fgw_worker *worker, const void *start, const
     return fgw_memory_is_own_heap(worker, at, bytes);
 }
 
+static CUresult handle_in(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *number, void *to)
+{
+    void *native;
+    CUresult result = fgw_worker_find(worker, kind, (uint64_t)(uintptr_t)number, &native);
+    if (result == CUDA_SUCCESS) {
+        memcpy(to, &native, sizeof(native));
+    }
+    return result;
+}
+
+/* One end of a copy is the device's, an array, or the host's: that is looked at elsewhere. NULL: no array. */
+static CUresult end_in(struct fgw_worker *worker, CUmemorytype type, CUarray number, CUarray *array)
+{
+    *array = NULL;
+    if (type == CU_MEMORYTYPE_ARRAY) {
+        return handle_in(worker, FGV_HANDLE_ARRAY, number, array);
+    }
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 static CUresult copy_in(struct fgw_worker *worker, const CUDA_MEMCPY_NODE_PARAMS *sent, struct node_params *params)
 {
     const CUDA_MEMCPY3D *copy = &sent->copyParams;
     CUDA_MEMCPY3D *native = &params->native.memcpy.copyParams;
     bool is_from_host = copy->srcMemoryType == CU_MEMORYTYPE_HOST;
     bool is_to_host = copy->dstMemoryType == CU_MEMORYTYPE_HOST;
-    if ((!is_from_host && copy->srcMemoryType != CU_MEMORYTYPE_DEVICE) ||
-        (!is_to_host && copy->dstMemoryType != CU_MEMORYTYPE_DEVICE)) {
-        return CUDA_ERROR_NOT_SUPPORTED;
+    CUarray from, to;
+    CUresult result = end_in(worker, copy->srcMemoryType, copy->srcArray, &from);
+    if (result == CUDA_SUCCESS) {
+        result = end_in(worker, copy->dstMemoryType, copy->dstArray, &to);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     if ((is_from_host && !is_in_heap(worker, copy->srcHost, copy, copy->srcXInBytes, copy->srcY, copy->srcZ,
                                      copy->srcPitch, copy->srcHeight)) ||
@@ -112,8 +136,8 @@ static CUresult copy_in(struct fgw_worker *worker, const CUDA_MEMCPY_NODE_PARAMS
         return CUDA_ERROR_INVALID_VALUE;
     }
     *native = *copy;
-    native->srcArray = NULL;
-    native->dstArray = NULL;
+    native->srcArray = from;
+    native->dstArray = to;
     native->reserved0 = NULL;
     native->reserved1 = NULL;
     native->srcLOD = 0;
@@ -153,16 +177,6 @@ static CUresult allocation_in(struct fgw_worker *worker, const CUDA_MEM_ALLOC_NO
                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device}},
         .bytesize = sent->bytesize};
     return CUDA_SUCCESS;
-}
-
-static CUresult handle_in(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *number, void *to)
-{
-    void *native;
-    CUresult result = fgw_worker_find(worker, kind, (uint64_t)(uintptr_t)number, &native);
-    if (result == CUDA_SUCCESS) {
-        memcpy(to, &native, sizeof(native));
-    }
-    return result;
 }
 
 /* sent is a private copy. */

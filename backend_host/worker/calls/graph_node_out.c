@@ -130,13 +130,24 @@ static CUresult event_out(struct fgw_worker *worker, CUresult (*get)(CUgraphNode
     return number != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* 0: it is none, or the program has destroyed it. */
+static CUarray array_out(struct fgw_worker *worker, CUmemorytype type, CUarray native)
+{
+    return type == CU_MEMORYTYPE_ARRAY
+               ? (CUarray)(uintptr_t)fgw_handle_of_native(worker, FGV_HANDLE_ARRAY, native).number
+               : NULL;
+}
+
 static CUresult copy_out(struct fgw_worker *worker, CUgraphNode node, CUDA_MEMCPY3D *to)
 {
     CUresult result = worker->driver.cuGraphMemcpyNodeGetParams ? worker->driver.cuGraphMemcpyNodeGetParams(node, to)
                                                                 : CUDA_ERROR_NOT_SUPPORTED;
-    to->srcArray = NULL;
-    to->dstArray = NULL;
-    return result;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    to->srcArray = array_out(worker, to->srcMemoryType, to->srcArray);
+    to->dstArray = array_out(worker, to->dstMemoryType, to->dstArray);
+    return CUDA_SUCCESS;
 }
 
 static CUresult host_out(struct fgw_worker *worker, CUgraphNode node, CUDA_HOST_NODE_PARAMS *to)

@@ -118,7 +118,8 @@ CUresult sgp_exec_make(struct CUgraph_st *graph, struct CUgraphExec_st **made)
      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 #define NO_FLAGS_TOGETHER (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
 
-/* A graph that kernels may launch has nothing for which the host would be needed. NULL, or a node that would. */
+/* A graph that kernels may launch has nothing for which the host would be needed, as for copies of arrays on NVIDIA's
+ * driver. NULL, or a node that would. */
 static struct CUgraphNode_st *host_needing(const struct CUgraph_st *graph)
 {
     struct CUgraphNode_st *found = NULL;
@@ -130,7 +131,10 @@ static struct CUgraphNode_st *host_needing(const struct CUgraph_st *graph)
         case CU_GRAPH_NODE_TYPE_EMPTY:
             break;
         case CU_GRAPH_NODE_TYPE_MEMCPY:
-            found = sgp_box_is_pageable(&node->work.box) ? node : NULL;
+            found =
+                sgp_box_is_pageable(&node->work.box) || node->work.box.source_array || node->work.box.destination_array
+                    ? node
+                    : NULL;
             break;
         case CU_GRAPH_NODE_TYPE_GRAPH:
             found = host_needing(node->work.child);

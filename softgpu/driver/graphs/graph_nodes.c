@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "code/library.h"
+#include "cuda_api/copy_calls.h"
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "graphs/condition.h"
 #include "graphs/graph.h"
 #include "graphs/graph_memory.h"
+#include "memory/array.h"
 #include "memory/memory_map.h"
 
 /* ---- parameters to work ---- */
@@ -28,38 +30,14 @@ static CUresult kernel_of_params(struct sgp_work *work, struct CUctx_st *context
     return result ? result : sgp_work_kernel(work, context, &launch, params->kernelParams, params->extra);
 }
 
-static bool side_of(CUmemorytype type, const void *host, CUdeviceptr device, uintptr_t *address, bool *is_device)
-{
-    *address = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : (uintptr_t)device;
-    *is_device = type == CU_MEMORYTYPE_DEVICE;
-    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
-}
-
 static CUresult box_of_params(struct sgp_box *box, const CUDA_MEMCPY3D *params)
 {
-    *box = (struct sgp_box){
-        .width = params->WidthInBytes,
-        .height = params->Height,
-        .depth = params->Depth,
-        .destination_pitch = params->dstPitch,
-        .source_pitch = params->srcPitch,
-        .destination_slice = params->dstPitch * params->dstHeight,
-        .source_slice = params->srcPitch * params->srcHeight,
-    };
-    if (!side_of(params->srcMemoryType, params->srcHost, params->srcDevice, &box->source, &box->source_is_device) ||
-        !side_of(params->dstMemoryType, params->dstHost, params->dstDevice, &box->destination,
-                 &box->destination_is_device)) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* arrays */
-    }
-    if (!box->source || !box->destination ||
-        ((box->height > 1 || box->depth > 1) &&
-         (box->source_pitch < box->width || box->destination_pitch < box->width))) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    box->source += params->srcXInBytes + params->srcY * box->source_pitch + params->srcZ * box->source_slice;
-    box->destination +=
-        params->dstXInBytes + params->dstY * box->destination_pitch + params->dstZ * box->destination_slice;
-    return sgp_box_check(box);
+    const struct fgv_copy_side to = fgv_copy_destination(params), from = fgv_copy_source(params);
+    const struct fgv_copy_size size = {
+        .width_bytes = params->WidthInBytes, .height = params->Height, .depth = params->Depth};
+    CUresult result = sgp_box_of(box, &to, &from, &size);
+
+    return result ? result : sgp_box_check(box);
 }
 
 static CUresult child_of_params(struct sgp_work *work, const CUDA_CHILD_GRAPH_NODE_PARAMS *params)
@@ -126,27 +104,46 @@ static CUmemorytype memory_type_of(uintptr_t address, bool is_device)
     return is_device || sgp_memory_is_device_address(address) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 }
 
+/* The place in an array that is at this address. */
+static void place_in_array(const struct CUarray_st *array, uintptr_t address, size_t *x_bytes, size_t *y, size_t *z)
+{
+    const uint64_t offset = address - (uintptr_t)array->base;
+    const uint64_t rows = array->slice_bytes ? offset % array->slice_bytes : offset;
+
+    *z = array->slice_bytes ? offset / array->slice_bytes : 0;
+    *y = array->pitch_bytes ? rows / array->pitch_bytes : 0;
+    *x_bytes = array->pitch_bytes ? rows % array->pitch_bytes : rows;
+}
+
 static void params_of_box(CUDA_MEMCPY3D *params, const struct sgp_box *box)
 {
-    *params = (CUDA_MEMCPY3D){
-        .srcMemoryType = memory_type_of(box->source, box->source_is_device),
-        .srcPitch = box->source_pitch,
-        .srcHeight = box->source_pitch ? box->source_slice / box->source_pitch : 0,
-        .dstMemoryType = memory_type_of(box->destination, box->destination_is_device),
-        .dstPitch = box->destination_pitch,
-        .dstHeight = box->destination_pitch ? box->destination_slice / box->destination_pitch : 0,
-        .WidthInBytes = box->width,
-        .Height = box->height,
-        .Depth = box->depth,
-    };
+    *params = (CUDA_MEMCPY3D){.WidthInBytes = box->width, .Height = box->height, .Depth = box->depth};
+    if (sgp_object_is(box->source_array, SGP_ARRAY)) {
+        params->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+        params->srcArray = box->source_array;
+        place_in_array(box->source_array, box->source, &params->srcXInBytes, &params->srcY, &params->srcZ);
+    } else {
+        params->srcMemoryType = memory_type_of(box->source, box->source_is_device);
+        params->srcPitch = box->source_pitch;
+        params->srcHeight = box->source_pitch ? box->source_slice / box->source_pitch : 0;
+    }
+    if (sgp_object_is(box->destination_array, SGP_ARRAY)) {
+        params->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        params->dstArray = box->destination_array;
+        place_in_array(box->destination_array, box->destination, &params->dstXInBytes, &params->dstY, &params->dstZ);
+    } else {
+        params->dstMemoryType = memory_type_of(box->destination, box->destination_is_device);
+        params->dstPitch = box->destination_pitch;
+        params->dstHeight = box->destination_pitch ? box->destination_slice / box->destination_pitch : 0;
+    }
     if (params->srcMemoryType == CU_MEMORYTYPE_DEVICE) {
         params->srcDevice = box->source;
-    } else {
+    } else if (params->srcMemoryType == CU_MEMORYTYPE_HOST) {
         params->srcHost = (const void *)box->source;
     }
     if (params->dstMemoryType == CU_MEMORYTYPE_DEVICE) {
         params->dstDevice = box->destination;
-    } else {
+    } else if (params->dstMemoryType == CU_MEMORYTYPE_HOST) {
         params->dstHost = (void *)box->destination;
     }
 }

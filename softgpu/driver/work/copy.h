@@ -16,7 +16,15 @@ struct sgp_box {
     size_t source_pitch;
     size_t destination_slice;
     size_t source_slice;
+    CUarray destination_array, source_array; /* of which it is memory; NULL: of none */
 };
+
+struct fgv_copy_side;
+struct fgv_copy_size;
+
+/* As addresses, from what the program says. */
+CUresult sgp_box_of(struct sgp_box *box, const struct fgv_copy_side *to, const struct fgv_copy_side *from,
+                    const struct fgv_copy_size *size);
 
 /* With the lock. */
 CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_box *box, bool is_async);

@@ -71,27 +71,19 @@ static CUresult side_of(struct side *side, const struct fgv_copy_side *said, con
     }
 }
 
-static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
-                         const struct fgv_copy_size *size, CUstream handle, bool waits)
+CUresult sgp_box_of(struct sgp_box *box, const struct fgv_copy_side *to, const struct fgv_copy_side *from,
+                    const struct fgv_copy_size *size)
 {
     struct side destination, source;
-    struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(handle, &stream);
+    CUresult result = side_of(&destination, to, size);
 
-    if (result) {
-        return result;
-    }
-    if (!size->width_bytes || !size->height || !size->depth) {
-        return sgp_leave(CUDA_SUCCESS);
-    }
-    result = side_of(&destination, to, size);
     if (!result) {
         result = side_of(&source, from, size);
     }
     if (result) {
-        return sgp_leave(result);
+        return result;
     }
-    struct sgp_box box = {
+    *box = (struct sgp_box){
         .destination = destination.address,
         .source = source.address,
         .destination_is_device = destination.is_device,
@@ -103,8 +95,27 @@ static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_s
         .source_pitch = source.pitch_bytes,
         .destination_slice = destination.slice_bytes,
         .source_slice = source.slice_bytes,
+        .destination_array = to->type == CU_MEMORYTYPE_ARRAY ? to->array : NULL,
+        .source_array = from->type == CU_MEMORYTYPE_ARRAY ? from->array : NULL,
     };
-    return sgp_leave(sgp_copy(stream->object.context, stream, &box, !waits));
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
+                         const struct fgv_copy_size *size, CUstream handle, bool waits)
+{
+    struct sgp_box box;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(handle, &stream);
+
+    if (result) {
+        return result;
+    }
+    if (!size->width_bytes || !size->height || !size->depth) {
+        return sgp_leave(CUDA_SUCCESS);
+    }
+    result = sgp_box_of(&box, to, from, size);
+    return sgp_leave(result ? result : sgp_copy(stream->object.context, stream, &box, !waits));
 }
 
 static bool copy_is_context(CUcontext context)
