@@ -216,8 +216,28 @@ CUresult sgp_launch_resolve(struct CUctx_st *context, struct sgp_launch *launch)
     return launch_check(launch, settings);
 }
 
+/* Events that a launch is to record: when all blocks have begun, or have said that others may begin. Here when it has
+ * ended, which is never too early. */
+struct launch_events {
+    CUevent events[2];
+    uint32_t nr;
+};
+
+static CUresult events_check(const struct launch_events *events)
+{
+    for (uint32_t i = 0; i < events->nr; i++) {
+        if (!sgp_object_is(events->events[i], SGP_EVENT)) {
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        if (!(events->events[i]->flags & CU_EVENT_DISABLE_TIMING) || events->events[i]->shared) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUstream stream_handle, void **parameters,
-                              void **extra)
+                              void **extra, const struct launch_events *events)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
@@ -229,6 +249,9 @@ static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUst
     launch->handle = handle;
     result = sgp_launch_resolve(context, launch);
     if (!result) {
+        result = events_check(events);
+    }
+    if (!result) {
         result = sgp_stream_resolve(context, stream_handle, &stream);
     }
     if (!result && stream->object.context != context) {
@@ -237,9 +260,18 @@ static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUst
     if (result) {
         return sgp_leave(result);
     }
-    return sgp_leave(stream->capture ? stream->capture->sink->launch(context, stream, launch, parameters, extra)
-                                     : submit(context, stream, launch, parameters, extra));
+    if (stream->capture) {
+        return sgp_leave(events->nr ? CUDA_ERROR_NOT_SUPPORTED
+                                    : stream->capture->sink->launch(context, stream, launch, parameters, extra));
+    }
+    result = submit(context, stream, launch, parameters, extra);
+    for (uint32_t i = 0; i < events->nr && !result; i++) {
+        result = sgp_event_record(events->events[i], stream);
+    }
+    return sgp_leave(result);
 }
+
+static const struct launch_events no_events = {.nr = 0};
 
 SGP_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                                    unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
@@ -251,7 +283,7 @@ SGP_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned
         .dynamic_shared_bytes = sharedMemBytes,
     };
 
-    return launch_kernel(f, &launch, hStream, kernelParams, extra);
+    return launch_kernel(f, &launch, hStream, kernelParams, extra, &no_events);
 }
 
 SGP_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -266,12 +298,13 @@ SGP_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDim
         .is_cooperative = true,
     };
 
-    return launch_kernel(f, &launch, hStream, kernelParams, NULL);
+    return launch_kernel(f, &launch, hStream, kernelParams, NULL, &no_events);
 }
 
 /* Attributes that only say how fast are taken and change nothing; those that say what happens must be served or
  * refused. */
-static CUresult attribute_apply(struct sgp_launch *launch, const CUlaunchAttribute *attribute)
+static CUresult attribute_apply(struct sgp_launch *launch, struct launch_events *events,
+                                const CUlaunchAttribute *attribute)
 {
     switch (attribute->id) {
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -285,6 +318,13 @@ static CUresult attribute_apply(struct sgp_launch *launch, const CUlaunchAttribu
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        if (events->nr == 2) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        events->events[events->nr++] = attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+                                           ? attribute->value.programmaticEvent.event
+                                           : attribute->value.launchCompletionEvent.event;
+        return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         return CUDA_ERROR_NOT_SUPPORTED;
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
@@ -306,6 +346,7 @@ static CUresult attribute_apply(struct sgp_launch *launch, const CUlaunchAttribu
 SGP_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
     struct sgp_launch launch;
+    struct launch_events events = {.nr = 0};
     CUresult result = CUDA_SUCCESS;
 
     if (!config || (config->numAttrs && !config->attrs)) {
@@ -317,7 +358,7 @@ SGP_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f,
         .dynamic_shared_bytes = config->sharedMemBytes,
     };
     for (unsigned int i = 0; i < config->numAttrs && !result; i++) {
-        result = attribute_apply(&launch, &config->attrs[i]);
+        result = attribute_apply(&launch, &events, &config->attrs[i]);
     }
-    return result ? result : launch_kernel(f, &launch, config->hStream, kernelParams, extra);
+    return result ? result : launch_kernel(f, &launch, config->hStream, kernelParams, extra, &events);
 }

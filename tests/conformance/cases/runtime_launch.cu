@@ -199,3 +199,51 @@ CASE(runtime_graph)
     DO(cudaStreamSynchronize(stream));
     say_device_bytes("filled", words, 4096);
 }
+
+static __global__ void linger_and_write(volatile unsigned int *word, unsigned int value)
+{
+    const long long begin = clock64();
+    while (clock64() - begin < 3000000) {
+    }
+    *word = value;
+}
+
+/* Events that a launch records itself are waited for by other streams, and here. */
+CASE(runtime_launch_with_events)
+{
+    unsigned int *words = device_words(64, 0), *pinned = nullptr;
+    cudaStream_t stream, other;
+    cudaEvent_t event, completion;
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = {};
+    cudaStreamCreate(&stream);
+    cudaStreamCreate(&other);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    cudaEventCreateWithFlags(&completion, cudaEventDisableTiming);
+    cudaMallocHost(&pinned, 4);
+    config.gridDim = config.blockDim = dim3(1);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = 2;
+    attributes[0].id = cudaLaunchAttributeProgrammaticEvent;
+    attributes[0].val.programmaticEvent.event = event;
+    attributes[1].id = cudaLaunchAttributePriority;
+    for (unsigned int value = 1; value < 4; value++) {
+        *pinned = 0;
+        DO(cudaLaunchKernelEx(&config, linger_and_write, (volatile unsigned int *)words, value));
+        DO(cudaStreamWaitEvent(other, event, 0));
+        DO(cudaEventSynchronize(event));
+        DO(cudaEventQuery(event));
+        DO(cudaStreamWaitEvent(stream, event, 0));
+        DO(cudaMemcpyAsync(pinned, words, 4, cudaMemcpyDeviceToHost, stream));
+        DO(cudaStreamSynchronize(other));
+        DO(cudaStreamSynchronize(stream));
+        say_number("seen behind the kernel", *pinned);
+    }
+    attributes[0].id = cudaLaunchAttributeLaunchCompletionEvent;
+    attributes[0].val.launchCompletionEvent.event = completion;
+    DO(cudaLaunchKernelEx(&config, linger_and_write, (volatile unsigned int *)words, 9u));
+    DO(cudaEventSynchronize(completion));
+    DO(cudaStreamSynchronize(stream));
+    say_device_bytes("words", words, 256);
+}
