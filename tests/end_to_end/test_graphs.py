@@ -1,6 +1,7 @@
 """Captures through FairGV where it differs from a device of one's own: what the host could not reach at a launch."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,3 +106,89 @@ def test_updates_over_and_over_are_not_waited_for(host: Host, tmp_path: Path) ->
 
 def test_a_graph_is_drawn_into_a_file_of_the_guest(host: Host, tmp_path: object) -> None:
     assert run(host, DOT, f"{tmp_path}/graph.dot") == ["3 2 True"]
+
+
+def test_what_a_graph_launches_on_the_device_is_charged(host: Host) -> None:
+    child = host.start("graph_relaunch", "tell", options=("--vgpu", "relaunching"), stdin=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "40 rounds, ended after 40, 0 left, error 0\n"
+    spun_ns = int(child.stdout.readline().split()[1])
+    vgpu = next(vgpu for vgpu in host.status()["vgpus"] if vgpu["name"] == "relaunching")
+    output, errors = child.communicate("\n")
+    assert (child.returncode, output, errors) == (0, "PASS\n", "")
+    assert vgpu["used_ns"] >= spun_ns >= 40_000_000
+
+
+ORDERS = r"""
+PTX = b'''
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 error) cudaGraphLaunch (.param .b64 graph, .param .b64 how);
+.visible .entry order(.param .u64 graph, .param .u64 how, .param .u32 times, .param .u64 errors) {
+    .reg .b64 %g, %h, %e; .reg .b32 %n, %r, %one; .reg .pred %more;
+    ld.param.u64 %g, [graph]; ld.param.u64 %h, [how]; ld.param.u32 %n, [times]; ld.param.u64 %e, [errors];
+again:
+    { .param .b32 error; .param .b64 a; .param .b64 b;
+      st.param.b64 [a], %g; st.param.b64 [b], %h;
+      call (error), cudaGraphLaunch, (a, b);
+      ld.param.b32 %r, [error]; }
+    mul.lo.u32 %r, %r, 4;
+    cvt.u64.u32 %h, %r; add.u64 %h, %h, %e;
+    atom.global.add.u32 %one, [%h], 1;
+    ld.param.u64 %h, [how];
+    sub.u32 %n, %n, 1;
+    setp.ne.u32 %more, %n, 0;
+    @%more bra again;
+    ret;
+}
+'''
+module, order = pointer(), pointer()
+ok("cuModuleLoadData", ctypes.byref(module), PTX)
+ok("cuModuleGetFunction", ctypes.byref(order), module, b"order")
+
+def launch(graph, how, times):
+    values = [ctypes.c_uint64(graph), ctypes.c_uint64(how), word(times), device]
+    arguments = (pointer * 4)(*(ctypes.addressof(value) for value in values))
+    ok("cuLaunchKernel", order, 1, 1, 1, 1, 1, 1, 0, stream, arguments, None)
+
+def instantiated(flags, *launches):
+    made = pointer()
+    ok("cuStreamBeginCapture_v2", stream, 2)
+    if not launches:
+        ok("cuMemsetD32Async", ctypes.c_uint64(device.value + 4096), 1, size(1), stream)
+    for one in launches:
+        launch(*one)
+    ok("cuStreamEndCapture", stream, ctypes.byref(graph))
+    ok("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(flags))
+    return made
+
+def errors(*which):
+    counts = (word * 1024)()
+    ok("cuMemcpyDtoH_v2", counts, device, size(4096))
+    ok("cuMemsetD32_v2", device, 0, size(1024))
+    return [counts[error] for error in which]
+
+TAIL, CHILD = 1 << 56, 2 << 56
+ok("cuMemsetD32_v2", device, 0, size(2048))
+small, plain = instantiated(4), instantiated(0)
+launch(small.value, TAIL, 3)
+ok("cuStreamSynchronize", stream)
+print("outside of a graph", *errors(0, 1))
+ok("cuGraphLaunch", instantiated(0, (small.value, TAIL, 300), (small.value, 5, 2), (0, TAIL, 4)), stream)
+ok("cuStreamSynchronize", stream)
+print("in a graph", *errors(0, 1, 69))
+for wrong in WRONG:
+    ok("cuGraphLaunch", instantiated(0, (small.value, CHILD, 1), (wrong(), CHILD, 1)), stream)
+print("what is none", cuda.cuStreamSynchronize(stream))
+"""
+
+
+def test_what_kernels_launch_may_be_anything(host: Host) -> None:
+    """More than there is room for, in streams that are none, graphs that are none: the last ends the context's work, as a fault does."""
+    for wrong in ("lambda: 0x1234", "lambda: plain.value", "lambda: device.value", "lambda: (1 << 64) - 8"):
+        assert run(host, ORDERS.replace("WRONG", f"[{wrong}]")) == [
+            "outside of a graph 0 3",
+            "in a graph 255 6 45",
+            "what is none 719",
+        ]
