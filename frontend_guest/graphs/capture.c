@@ -190,6 +190,8 @@ static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, 
     if (fgv_capture_is_begun(wire)) {
         return CUDA_ERROR_ILLEGAL_STATE;
     }
+    /* Managed variables are looked for before: what that takes would end the capture. */
+    fgv_call_work_follows();
     result = fgv_capture_add(wire, mode, graph != NULL);
     if (result != CUDA_SUCCESS) {
         return result;
