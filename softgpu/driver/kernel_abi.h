@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define SGP_ABI_VERSION   9u
+#define SGP_ABI_VERSION   10u
 #define SGP_MODULE_SYMBOL "sgp_module"
 
 /* Addresses that kernels may use lie in this range, their reach: its size is a power of two, its address a multiple of

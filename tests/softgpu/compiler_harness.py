@@ -60,6 +60,7 @@ class KernelTable(ctypes.Structure):
         ("nr_registers", ctypes.c_uint32),
         ("spins", ctypes.c_uint32),
         ("context_bytes", ctypes.c_uint32),
+        ("knows_graphs", ctypes.c_uint32),
     )
 
 

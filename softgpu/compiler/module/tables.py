@@ -9,7 +9,7 @@ from softgpu.compiler.base.errors import InvalidPtxError
 from softgpu.compiler.base.layout import GlobalImage
 from softgpu.compiler.module.kernel import Kernel
 
-ABI_VERSION = 9
+ABI_VERSION = 10
 _MOST_DIGITS = 4  # of a target's number
 _KERNEL = "{ ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }"
 _GLOBAL = "{ ptr, i64, i64, i32, i32 }"
