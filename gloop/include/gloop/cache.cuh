@@ -82,24 +82,21 @@ class Cache
         struct stat file;
         const std::lock_guard lock(mutex_);
         const bool is_there = !pieces_.empty() && ::fstat(fd, &file) == 0;
-        for (Piece &piece : pieces_) {
-            piece.is_stale = piece.is_stale || (is_there && piece.device == file.st_dev && piece.inode == file.st_ino);
-        }
+        for (Piece &piece : pieces_) { piece.is_stale = piece.is_stale || (is_there && piece.is_of(file)); }
     }
 
     unsigned long long nr_hits() const { return nr_hits_; }
 
   private:
     struct Piece {
-        dev_t device;
-        ino_t inode;
-        timespec changed;
+        struct stat file;
         size_t first, nr_pages, page; /* in the file, in all, and on the device */
         uint64_t used = 0;
         unsigned nr_users = 1;
         int fd = -1; /* to write to */
         bool is_loading = true, is_stale = false;
-
+        bool is_of(const struct stat &other) const
+        { return file.st_dev == other.st_dev && file.st_ino == other.st_ino; }
         ~Piece()
         {
             if (fd >= 0) { ::close(fd); }
@@ -120,9 +117,9 @@ class Cache
     Piece *find(const struct stat &file, const Line &line)
     {
         for (Piece &piece : pieces_) {
-            const bool is_same = piece.device == file.st_dev && piece.inode == file.st_ino && !piece.is_stale &&
-                                 piece.changed.tv_sec == file.st_mtim.tv_sec &&
-                                 piece.changed.tv_nsec == file.st_mtim.tv_nsec;
+            const timespec &changed = piece.file.st_mtim;
+            const bool is_same = piece.is_of(file) && !piece.is_stale && changed.tv_sec == file.st_mtim.tv_sec &&
+                                 changed.tv_nsec == file.st_mtim.tv_nsec;
             if (is_same && piece.first <= line.offset / page_bytes &&
                 line.offset + line.bytes <= (piece.first + piece.nr_pages) * page_bytes) {
                 piece.used = ++clock_;
@@ -145,8 +142,7 @@ class Cache
                 ++next;
             }
             if (next != pieces_.end() || page + nr_pages <= nr_pages_) {
-                return &*pieces_.insert(next,
-                                        Piece{file.st_dev, file.st_ino, file.st_mtim, first, nr_pages, page, ++clock_});
+                return &*pieces_.insert(next, Piece{file, first, nr_pages, page, ++clock_});
             }
             for (auto each = pieces_.begin(); each != pieces_.end(); ++each) {
                 if (each->nr_users == 0 && (oldest == pieces_.end() || each->used < oldest->used)) { oldest = each; }

@@ -21,12 +21,13 @@ namespace gloop::detail
 __device__ inline void copy_text(char *target, size_t bytes, const char *text)
 {
     size_t length = 0;
+#pragma unroll 1 /* registers here are registers of every kernel */
     for (; length + 1 < bytes && text[length]; length++) { target[length] = text[length]; }
     target[length] = 0;
 }
 
 /* By any thread: one that ends here has written all of it before, so it does not matter who else does. */
-__device__ inline void fail(Failure *failure, const char *text, const char *file = "", int line = 0)
+[[noreturn]] __device__ inline void fail(Failure *failure, const char *text, const char *file = "", int line = 0)
 {
     copy_text(failure->text, sizeof(failure->text), text);
     copy_text(failure->file, sizeof(failure->file), file);
@@ -35,6 +36,7 @@ __device__ inline void fail(Failure *failure, const char *text, const char *file
     *static_cast<volatile uint32_t *>(&failure->is_set) = 1;
     __threadfence_system();
     __trap();
+    __builtin_unreachable();
 }
 
 template <class Callback> __device__ void put(unsigned char *place, const Callback &callback)
@@ -54,41 +56,40 @@ template <class Callback> __device__ void put(unsigned char *place, const Callba
  * pointer taken on the device is good for all launches of the same module, and a suspended block goes on in the same
  * kernel.
  */
-template <class Loop> using Run = void (*)(Loop *, const Slot &);
+template <class Loop> using Run = void (*)(Loop *, unsigned slot);
 
-template <class Loop, class Callback> __device__ void run_task(Loop *loop, const Slot &slot)
+template <class Loop, class Callback> __device__ void run_task(Loop *loop, unsigned slot)
 {
-    const Callback callback = *reinterpret_cast<const Callback *>(slot.closure);
+    const Callback callback = *reinterpret_cast<const Callback *>(loop->slot_at(slot).closure);
     callback(loop);
 }
 
-template <class Loop, class Callback> __device__ void run_answer(Loop *loop, const Slot &slot)
+template <class Loop, class Callback> __device__ void run_answer(Loop *loop, unsigned slot)
 {
-    const int64_t result = slot.result;
-    const Callback callback = *reinterpret_cast<const Callback *>(slot.closure);
+    const int64_t result = loop->slot_at(slot).result;
+    const Callback callback = *reinterpret_cast<const Callback *>(loop->slot_at(slot).closure);
     callback(loop, result);
 }
 
-template <class Loop, class Callback> __device__ void run_own(Loop *loop, const Slot &slot)
+template <class Loop, class Callback> __device__ void run_own(Loop *loop, unsigned slot)
 {
-    const Callback callback = *reinterpret_cast<const Callback *>(loop->leave_own_place(slot.own));
+    const auto *place = loop->leave_own_place(loop->slot_at(slot).own);
+    const Callback callback = *reinterpret_cast<const Callback *>(place);
     callback(loop);
 }
 
 #ifdef GLOOP_CHECK
-/* By all threads, after the first one stored what it posts. Bytes between values are zero on both sides. */
+/* By all threads, once the first one stored what it posts. Bytes between values are zero on both sides. */
 template <class Callback>
 __device__ void compare(Failure *failure, const Slot &slot, void *run, const Callback &callback GLOOP_WHERE_AGAIN)
 {
     alignas(16) unsigned char bytes[sizeof(Callback)];
     put(bytes, callback);
-    __syncthreads();
     bool is_same = slot.callback == run;
     for (size_t byte = 0; is_same && byte < sizeof(bytes); byte++) { is_same = bytes[byte] == slot.closure[byte]; }
     if (!is_same) {
         fail(failure, "threads of a block post different callbacks, or capture different values" GLOOP_HERE);
     }
-    __syncthreads();
 }
 #endif
 } // namespace gloop::detail

@@ -1,6 +1,7 @@
 /*
  * Files and TCP sockets, for callbacks. Each call is made by all threads of a block and returns at once;
- * `callback(loop, result)` comes later, with what the call of the host returned, or minus errno. Buffers lie in global
+ * `callback(loop, result)` comes later, with what the call of the host returned (a descriptor, a socket; of fstat the
+ * file's size), or minus errno. Buffers lie in global
  * memory, and belong to the call until its callback runs. What a block asks before it has an answer may be done in any
  * order. A name has at most 255 bytes.
  */
@@ -15,7 +16,6 @@ namespace gloop::fs
 {
 using namespace detail;
 
-/* The result is a descriptor. The mode is the one of files that are made. */
 template <class Loop, class Callback>
 __device__ void open(Loop *loop, const char *path, int flags, int mode, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::open, -1, 0, 0, 0, flags, mode}, path, callback GLOOP_HERE); }
@@ -54,7 +54,6 @@ template <class Loop, class Callback>
 __device__ void msync(Loop *loop, const void *mapped, uint64_t bytes, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::sync, -1, 0, bytes, address_of(mapped)}, nullptr, callback GLOOP_HERE); }
 
-/* The result is the file's size. */
 template <class Loop, class Callback> __device__ void fstat(Loop *loop, int fd, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::stat, fd}, nullptr, callback GLOOP_HERE); }
 
@@ -70,22 +69,19 @@ namespace gloop::net
 {
 using namespace detail;
 
-/* The result is a socket. */
 template <class Loop, class Callback>
 __device__ void connect(Loop *loop, const char *name, int port, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::connect, -1, 0, 0, 0, 0, port}, name, callback GLOOP_HERE); }
 
-/* The result is a socket that listens. */
 template <class Loop, class Callback>
 __device__ void bind(Loop *loop, const char *name, int port, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::bind, -1, 0, 0, 0, 0, port}, name, callback GLOOP_HERE); }
 
-/* Closes a socket that listens; who waits for connections gets -ECANCELED. */
+/* Closes a socket that listens. Who waits for one that is closed gets -ECANCELED. */
 template <class Loop, class Callback>
 __device__ void unbind(Loop *loop, int socket, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::end, socket}, nullptr, callback GLOOP_HERE); }
 
-/* The result is a socket. */
 template <class Loop, class Callback>
 __device__ void accept(Loop *loop, int socket, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::accept, socket}, nullptr, callback GLOOP_HERE); }
@@ -100,7 +96,6 @@ template <class Loop, class Callback>
 __device__ void send(Loop *loop, int socket, uint64_t bytes, const void *buffer, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::send, socket, 0, bytes, address_of(buffer), 0, 0, page_out}, nullptr, callback GLOOP_HERE); }
 
-/* Who waits for this socket gets -ECANCELED. */
 template <class Loop, class Callback>
 __device__ void close(Loop *loop, int socket, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::end, socket}, nullptr, callback GLOOP_HERE); }

@@ -1,10 +1,8 @@
 /*
  * The event loop of a block: it takes callbacks out of slots and calls them, one after another, all threads together.
  *
- * Every thread has a copy of the masks of slots. They stay the same since all threads make the same calls with the same
- * arguments, which is what costs a point only one barrier: it shows the closure that the first thread wrote, frees the
- * slot of the callback that has ended, and tells everybody whether the first thread's clock says that it is time to
- * look. Whatever only the first thread can know (the word, answers, the next logical block) travels through `tell`.
+ * It lies in shared memory: an object of each thread costs a point twice the time. The first thread alone knows what
+ * waits, what is ready and what the time is. At a point it decides what all do next, and shows it behind a barrier.
  *
  * Wrong when: a program calls from some threads of a block only. -DGLOOP_CHECK finds what differs, not who is missing.
  */
@@ -16,13 +14,20 @@
 
 namespace gloop::detail
 {
-/* What all threads of a block see, in shared memory. */
-template <class Where> struct Slots {
-    uint64_t told[2];
+template <class Where> class DeviceLoop;
+
+/* What all threads do next, with a slot, a logical block, or why they leave. */
+enum class Kind : uint32_t { call, begin, collect, leave };
+template <class Loop> struct alignas(16) Step {
+    Run<Loop> run;
+    Kind kind;
+    uint32_t value;
 };
-template <> struct Slots<Shared> {
-    uint64_t told[2];
-    Slot near[2];
+
+/* When the first thread looks next, by its own clock: no two clocks are ever compared. */
+struct alignas(16) Watch {
+    uint32_t looked, look_cycles, points_left;
+    uint32_t orders; /* why to leave */
 };
 
 struct Thread {
@@ -34,6 +39,7 @@ struct Thread {
 /* By all threads of a block, both aligned to 8 and in whole words. */
 __device__ inline void copy_words(void *target, const void *source, size_t bytes)
 {
+#pragma unroll 1
     for (size_t word = Thread::rank(); word < bytes / 8; word += Thread::count()) {
         static_cast<uint64_t *>(target)[word] = static_cast<const uint64_t *>(source)[word];
     }
@@ -44,7 +50,12 @@ template <class Where> class DeviceLoop
   public:
     /* Calls `callback(loop)` at a later point. */
     template <class Callback> __device__ void postTask(const Callback &callback GLOOP_WHERE)
-    { post(callback GLOOP_HERE); }
+    {
+        __builtin_assume(__isShared(this));
+        const Run<DeviceLoop> run = &run_task<DeviceLoop, Callback>;
+        if (Thread::is_first()) { fill(take(true, true), run, callback); }
+        verify(run, callback GLOOP_HERE);
+    }
 
     /*
      * For long loops: false means that it is not time to stop, and nothing was kept. True: the callback was posted, and
@@ -52,10 +63,9 @@ template <class Where> class DeviceLoop
      */
     template <class Callback> __device__ bool postTaskIfNecessary(const Callback &callback GLOOP_WHERE)
     {
-        if (!__syncthreads_or(is_time())) { return false; }
-        look();
-        if (orders_ == 0 && place_.ready == 0) { return false; }
-        post(callback GLOOP_HERE);
+        if (!__syncthreads_or(Thread::is_first() && is_time(1))) { return false; }
+        if (!__syncthreads_or(Thread::is_first() && look())) { return false; }
+        postTask(callback GLOOP_HERE);
         return true;
     }
 
@@ -63,23 +73,26 @@ template <class Where> class DeviceLoop
     template <class Callback> __device__ void postTaskPerThread(const Callback &callback)
     {
         if (sizeof(Callback) > launch_->own_bytes) {
-            fail_all("postTaskPerThread captures more than Options::per_thread_bytes");
+            fail(launch_->failure, "postTaskPerThread captures more than Options::per_thread_bytes");
         }
-        if (place_.own_free == 0) { fail_all("more than two callbacks of postTaskPerThread wait in a block"); }
-        const unsigned own = __ffs(int(place_.own_free)) - 1;
-        place_.own_free &= ~(1u << own);
-        const unsigned number = take_low();
+        const uint32_t own = tell([&] {
+            if (place_.own_free == 0) {
+                fail(launch_->failure, "more than two callbacks of postTaskPerThread wait in a block");
+            }
+            const unsigned number = take(true, true), found = __ffs(int(place_.own_free)) - 1;
+            place_.own_free &= ~(1u << found);
+            slot_at(number).callback = reinterpret_cast<void *>(&run_own<DeviceLoop, Callback>);
+            slot_at(number).own = found;
+            return found;
+        });
         put(own_place(own), callback);
-        if (Thread::is_first()) {
-            Slot &slot = slot_at(number);
-            slot.callback = reinterpret_cast<void *>(&run_own<DeviceLoop, Callback>);
-            slot.own = own;
-        }
-        place_.ready |= 1u << number;
     }
 
     /* Ends the launch: no block begins a callback any more, and requests that are out are dropped. */
-    __device__ void forceExit() { orders_ |= order_exit; }
+    __device__ void forceExit()
+    {
+        if (Thread::is_first()) { give(order_exit); }
+    }
 
     /*
      * Names shared memory that is saved when this block gives way, and brought back: until the logical block ends, or
@@ -90,8 +103,8 @@ template <class Where> class DeviceLoop
     __device__ uint3 logicalBlockIdx() const
     {
         const uint32_t *grid = launch_->logical;
-        const uint32_t row = place_.logical / grid[0];
-        return {place_.logical % grid[0], row % grid[1], row / grid[1]};
+        const uint32_t row = logical_ / grid[0];
+        return {logical_ % grid[0], row % grid[1], row / grid[1]};
     }
 
     __device__ uint3 logicalGridDim() const { return {launch_->logical[0], launch_->logical[1], launch_->logical[2]}; }
@@ -100,23 +113,26 @@ template <class Where> class DeviceLoop
     template <class Callback>
     __device__ void request(Line line, const char *name, const Callback &callback GLOOP_WHERE);
 
-    /* For callback.cuh: where this thread's closure of postTaskPerThread lies, which is copied at once. */
+    /* For callback.cuh, as the next one. */
+    __device__ Slot &slot_at(unsigned number)
+    {
+        if constexpr (is_near) { return number < 2 ? near_[number] : context_->slots[number]; }
+        return context_->slots[number];
+    }
+
+    /* Where this thread's closure of postTaskPerThread lies, which is copied at once. */
     __device__ const unsigned char *leave_own_place(unsigned own)
     {
-        place_.own_free |= 1u << own;
+        if (Thread::is_first()) { place_.own_free |= 1u << own; }
         return own_place(own);
     }
 
-    __device__ DeviceLoop(const Launch &launch, Slots<Where> &slots)
-        : launch_(&launch), slots_(&slots), context_(&launch.contexts[blockIdx.x])
-    {
-    }
-
     /* The kernel: from here to where the block has finished, or has to leave. */
-    template <class Entry> __device__ void run(const Entry &entry);
+    template <class Entry> __device__ void run(const Launch &launch, const Entry &entry);
 
   private:
-    static constexpr uint32_t order_leave = 1, order_exit = 2;
+    static constexpr bool is_near = std::is_same_v<Where, Shared>;
+    static constexpr uint32_t order_leave = 1, order_exit = 2, order_fail = 4;
 
     __device__ unsigned char *own_place(unsigned own) const
     {
@@ -127,87 +143,78 @@ template <class Where> class DeviceLoop
     __device__ unsigned char *page_at(uint32_t page) const
     { return launch_->pages + (2 * blockIdx.x + (page == page_out)) * launch_->page_bytes; }
 
-    __device__ Slot &slot_at(unsigned number) const
+    /* By the first thread. Tasks take slots from below, where they are near; requests, which are long, from above. */
+    __device__ unsigned take(bool is_low, bool is_ready)
     {
-        if constexpr (std::is_same_v<Where, Shared>) {
-            return number < 2 ? slots_->near[number] : context_->slots[number];
-        }
-        return context_->slots[number];
-    }
-
-    /* Tasks take slots from below, where they are near; requests, which are long anyway, from above. */
-    __device__ unsigned take_low() { return take(__ffs(int(place_.free)) - 1); }
-    __device__ unsigned take(int number)
-    {
-        if (place_.free == 0) { fail_all("a block has 32 callbacks that wait; there is no slot for another one"); }
-        place_.free &= ~(1u << number);
+        const uint32_t free = place_.free, ready = place_.ready;
+        const unsigned number = (is_low ? __ffs(int(free)) - 1 : 31 - __clz(int(free))) & 31, bit = 1u << number;
+        if (free == 0) { give(order_fail); } /* at the next point: a call here would cost each callback */
+        place_.free = free & ~bit;
+        place_.ready = is_ready ? ready | bit : ready;
         return number;
     }
 
-    template <class Callback>
-    __device__ void store(unsigned number, Run<DeviceLoop> run, const Callback &callback GLOOP_WHERE_AGAIN)
+    __device__ void give(uint32_t order) { watch_.orders |= order, watch_.points_left = 1; /* for the next point */ }
+
+    template <class Callback> __device__ unsigned fill(unsigned number, Run<DeviceLoop> run, const Callback &callback)
     {
         Slot &slot = slot_at(number);
-        if (Thread::is_first()) {
-            slot.callback = reinterpret_cast<void *>(run);
-            put(slot.closure, callback);
-        }
+        slot.callback = reinterpret_cast<void *>(run);
+        put(slot.closure, callback);
 #ifdef GLOOP_CHECK
-        compare(launch_->failure, slot, reinterpret_cast<void *>(run), callback GLOOP_HERE);
+        told_ = number;
+#endif
+        return number;
+    }
+
+    /* By all threads, once the first one has filled a slot. */
+    template <class Callback> __device__ void verify(Run<DeviceLoop> run, const Callback &callback GLOOP_WHERE_AGAIN)
+    {
+#ifdef GLOOP_CHECK
+        __syncthreads();
+        compare(launch_->failure, slot_at(told_), reinterpret_cast<void *>(run), callback GLOOP_HERE);
+        __syncthreads();
 #endif
     }
 
-    template <class Callback> __device__ void post(const Callback &callback GLOOP_WHERE_AGAIN)
+    /* By all threads: what the first one finds, for everybody. */
+    template <class Find> __device__ uint32_t tell(const Find &find)
     {
-        const unsigned number = take_low();
-        store(number, &run_task<DeviceLoop, Callback>, callback GLOOP_HERE);
-        place_.ready |= 1u << number;
-    }
-
-    /* By all threads: the first one's value for everybody. Two places in turn, so that one barrier is enough. */
-    __device__ uint64_t tell(uint64_t value)
-    {
-        uint64_t &told = slots_->told[turn_ ^= 1];
-        if (Thread::is_first()) { told = value; }
+        if (Thread::is_first()) { told_ = find(); }
+        __syncthreads();
+        const uint32_t told = told_;
         __syncthreads();
         return told;
     }
 
-    __device__ void fail_all(const char *text)
+    /* By the first thread, as all that follow but the last three. */
+    __device__ bool is_time(unsigned nr_points)
     {
-        if (Thread::is_first()) { fail(launch_->failure, text); }
-        __syncthreads();
+        const Watch watch = watch_;
+        watch_.points_left -= nr_points;
+        return (watch.points_left == nr_points) | (uint32_t(clock64()) - watch.looked > watch.look_cycles);
     }
-
-    /* Whether the first thread wants all to look; the others do not know. No two clocks are ever compared. */
-    __device__ bool is_time()
-    { return Thread::is_first() && (--points_left_ == 0 || uint64_t(clock64()) - looked_ > launch_->look_cycles); }
 
     __device__ const volatile Control *control() const { return launch_->control; }
     __device__ bool is_told_to_leave() const
     { return *static_cast<const volatile uint32_t *>(launch_->give_way) | control()->stop; }
-
-    __device__ void begin_fresh();
-    __device__ bool begin_again();
-    __device__ void call_next();
-    __device__ bool begin_logical_block();
-    __device__ void look();
+    __device__ Step<DeviceLoop> next_step(bool is_looking);
+    __device__ Step<DeviceLoop> rare_step(bool is_looking);
+    __device__ bool look();
     __device__ void wait();
-    __device__ bool is_idle_end(bool *is_counted, uint64_t since);
+    __device__ bool take_answers();
+    __device__ void collect(unsigned number);
+    __device__ bool begin(const Launch &launch);
     __device__ void leave(Left left);
     __device__ void move_kept(bool is_saved);
-    __device__ uint64_t answers_of_now();
-    __device__ void collect(uint64_t told);
-
-    const Launch *launch_;
-    Slots<Where> *slots_;
-    Context *context_;
+    Step<DeviceLoop> steps_[2]; /* in turn, so that one barrier is enough */
     Place place_;
-    uint32_t orders_ = 0;  /* why to leave, the same in all threads */
-    uint32_t running_ = 0; /* the slot whose callback runs, as a bit */
-    uint32_t turn_ = 0;
-    uint32_t points_left_ = 0;
-    uint64_t looked_ = 0; /* the first thread's clock */
+    Watch watch_;
+    const Launch *launch_;
+    Context *context_;
+    uint32_t logical_;
+    uint32_t told_;                                   /* in a callback, between two barriers */
+    std::conditional_t<is_near, Slot[2], char> near_; /* or nothing */
 };
 } // namespace gloop::detail
 

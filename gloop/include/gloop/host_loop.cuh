@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "fit.cuh"
 #include "request.cuh"
 #include "run.cuh"
 #include "service.cuh"
@@ -14,13 +13,68 @@ namespace gloop
 {
 namespace detail
 {
+/* How many blocks of a kernel are on the device at once; if none, because of which resource. */
+struct Fit {
+    unsigned nr_blocks;
+    size_t shared_bytes; /* of a block, the kernel's own and what the launch adds */
+};
+
+inline int attribute_of(cudaDeviceAttr attribute, int device)
+{
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, attribute, device), "an attribute of the device");
+    return value;
+}
+
+/* Asked once: drivers read the clock rate across the bus, which may take longer than a kernel. */
+inline uint64_t cycles_per_us_of(int device)
+{
+    const int clock_khz = attribute_of(cudaDevAttrClockRate, device);
+    return clock_khz >= 1000 ? clock_khz / 1000 : 1000;
+}
+
+inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, size_t shared_bytes)
+{
+    const auto text = [](unsigned long long number) { return std::to_string(number); };
+    const uint64_t nr_logical = uint64_t(blocks.x) * blocks.y * blocks.z;
+    const uint64_t nr_threads = uint64_t(threads.x) * threads.y * threads.z;
+    const uint64_t most_threads = attribute_of(cudaDevAttrMaxThreadsPerBlock, device);
+    if (nr_logical == 0 || nr_logical >> 31 || nr_threads == 0 || nr_threads > most_threads) {
+        throw Error("gloop: a launch of " + text(nr_logical) + " blocks of " + text(nr_threads) +
+                    " threads: a block of this device has at most " + text(most_threads) + " threads");
+    }
+    cudaFuncAttributes of_kernel;
+    check(cudaFuncGetAttributes(&of_kernel, kernel), "a kernel of event loops");
+    if (nr_threads > uint64_t(of_kernel.maxThreadsPerBlock)) {
+        throw Error("gloop: " + text(nr_threads) + " threads of " + text(of_kernel.numRegs) +
+                    " registers: there are not registers enough for more than " + text(of_kernel.maxThreadsPerBlock) +
+                    " threads (nvcc -maxrregcount)");
+    }
+    const size_t all_shared = of_kernel.sharedSizeBytes + shared_bytes;
+    const size_t most_shared = attribute_of(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (all_shared > most_shared) {
+        throw Error("gloop: " + text(all_shared) + " bytes of shared memory, " + text(of_kernel.sharedSizeBytes) +
+                    " of them the kernel's own: a block of this device has at most " + text(most_shared));
+    }
+    if (shared_bytes > size_t(of_kernel.maxDynamicSharedSizeBytes)) {
+        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
+              text(shared_bytes) + " bytes of shared memory");
+    }
+    int nr_each = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&nr_each, kernel, int(nr_threads), shared_bytes), "occupancy");
+    if (nr_each == 0) {
+        throw Error("gloop: " + text(nr_threads) + " threads, " + text(of_kernel.numRegs) + " registers each and " +
+                    text(all_shared) + " bytes of shared memory do not fit a multiprocessor");
+    }
+    const uint64_t nr_resident = uint64_t(nr_each) * attribute_of(cudaDevAttrMultiProcessorCount, device);
+    return {unsigned(std::min(nr_logical, nr_resident)), all_shared};
+}
 
 template <class Where, class Entry>
 __global__ void event_loops(const __grid_constant__ Launch launch, const __grid_constant__ Entry entry)
 {
-    __shared__ Slots<Where> slots;
-    DeviceLoop<Where> loop(launch, slots);
-    loop.run(entry);
+    __shared__ DeviceLoop<Where> loop;
+    loop.run(launch, entry);
 }
 
 /* All that a host loop has, so that a forked child may leave it alone. */
@@ -95,17 +149,17 @@ class HostLoop
         const detail::Fit fit = detail::fit_of(reinterpret_cast<const void *>(kernel), device_, blocks, threads, bytes);
         detail::Launch launch = prepare(fit, blocks, threads);
         parts_->service.begin(launch, fit.nr_blocks);
-        try {
-            for (bool is_left = true; is_left; launch.is_resumed = 1) {
-                begin_kernel(launch);
-                kernel<<<fit.nr_blocks, threads, bytes, parts_->stream>>>(launch, entry);
-                is_left = is_left_after_kernel(launch, fit.nr_blocks);
+        const std::shared_ptr<detail::Service> ends(&parts_->service, [](auto *service) { service->finish(); });
+        for (bool is_left = true; is_left; launch.is_resumed = 1) {
+            if (launch.is_resumed) { /* else all of it is zero */
+                detail::check(cudaMemsetAsync(launch.control, 0, offsetof(detail::Control, next), parts_->stream),
+                              "the control of a kernel");
             }
-        } catch (...) {
-            end();
-            throw;
+            parts_->service.set_running(true);
+            nr_kernels_++;
+            kernel<<<fit.nr_blocks, threads, bytes, parts_->stream>>>(launch, entry);
+            is_left = is_left_after_kernel(launch, fit.nr_blocks);
         }
-        end();
     }
 
     /* May be asked from any thread. */
@@ -118,7 +172,6 @@ class HostLoop
   private:
     static constexpr unsigned look_us = 20;
     static constexpr size_t pages_bytes = 64 * 1024 * 1024; /* pinned, at most: of many blocks pages are smaller */
-
     detail::Launch prepare(const detail::Fit &fit, dim3 blocks, dim3 threads)
     {
         const size_t nr_blocks = fit.nr_blocks, nr_slots = nr_blocks * detail::slots_per_block;
@@ -155,16 +208,6 @@ class HostLoop
         return launch;
     }
 
-    void begin_kernel(const detail::Launch &launch)
-    {
-        if (launch.is_resumed) { /* else all of it is zero */
-            const size_t of_one_kernel = offsetof(detail::Control, next);
-            detail::check(cudaMemsetAsync(launch.control, 0, of_one_kernel, parts_->stream), "the control of a kernel");
-        }
-        parts_->service.set_running(true);
-        nr_kernels_++;
-    }
-
     bool is_left_after_kernel(const detail::Launch &launch, unsigned nr_blocks)
     {
         cudaError_t result = cudaGetLastError();
@@ -185,12 +228,6 @@ class HostLoop
         }
         if (is_left) { parts_->service.wait_for_answer(is_forced); }
         return is_left && !is_forced;
-    }
-
-    void end()
-    {
-        parts_->service.set_running(false);
-        parts_->service.finish();
     }
 
     Options options_;

@@ -31,7 +31,6 @@ inline Memory make_memory(size_t bytes, bool is_pinned)
 struct Cutter {
     unsigned char *memory = nullptr;
     size_t bytes = 0;
-
     template <class Thing> void cut(Thing *&things, size_t count)
     {
         things = reinterpret_cast<Thing *>(memory + bytes);

@@ -21,7 +21,6 @@ struct Options {
     size_t cache_bytes = 16 * 1024 * 1024;      /* of device memory, for fs::mmap */
     size_t per_thread_bytes = 0;                /* of a closure of postTaskPerThread */
     unsigned points = of_tests("GLOOP_POINTS"); /* after so many a block gives way; 0: when it is told to */
-
     static unsigned of_tests(const char *name) { return std::getenv(name) ? std::stoul(std::getenv(name)) : 0; }
 };
 
@@ -35,7 +34,6 @@ struct Statistics {
 /* A path or an address as a value, for callbacks that get it from the host. */
 struct Name {
     char text[detail::name_bytes];
-
     explicit Name(const std::string &name)
     {
         if (name.size() >= sizeof(text)) { throw Error("gloop: a name of more than 255 bytes: " + name); }

@@ -9,14 +9,22 @@ namespace gloop::detail
 {
 __device__ inline uint64_t address_of(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-/* By all threads. Past the first level of cache, as the other side of the bus may have written the source. */
+/* By all threads. Past the first level of cache, as the other side of the bus may have written it; two loads at once.
+ */
 __device__ inline void copy_bytes(uint64_t target, uint64_t source, size_t bytes)
 {
-    const size_t quads = ((target | source) & 15) == 0 ? bytes / 16 : 0;
-    for (size_t quad = Thread::rank(); quad < quads; quad += Thread::count()) {
-        reinterpret_cast<uint4 *>(target)[quad] = __ldcv(reinterpret_cast<const uint4 *>(source) + quad);
+    const size_t quads = ((target | source) & 15) == 0 ? bytes / 16 : 0, step = Thread::count();
+    for (size_t quad = Thread::rank(); quad < quads; quad += 2 * step) {
+        uint4 loaded[2];
+#pragma unroll
+        for (int at = 0; at < 4; at++) {
+            const size_t place = quad + at % 2 * step;
+            if (place < quads && at < 2) { loaded[at] = __ldcv(reinterpret_cast<const uint4 *>(source) + place); }
+            if (place < quads && at >= 2) { reinterpret_cast<uint4 *>(target)[place] = loaded[at - 2]; }
+        }
     }
-    for (size_t byte = 16 * quads + Thread::rank(); byte < bytes; byte += Thread::count()) {
+#pragma unroll 1
+    for (size_t byte = 16 * quads + Thread::rank(); byte < bytes; byte += step) {
         reinterpret_cast<char *>(target)[byte] = __ldcv(reinterpret_cast<const char *>(source) + byte);
     }
 }
@@ -35,61 +43,73 @@ template <class Where>
 template <class Callback>
 __device__ void DeviceLoop<Where>::request(Line line, const char *name, const Callback &callback GLOOP_WHERE_AGAIN)
 {
-    const unsigned number = take(31 - __clz(int(place_.free)));
-    store(number, &run_answer<DeviceLoop, Callback>, callback GLOOP_HERE);
+    const Run<DeviceLoop> run = &run_answer<DeviceLoop, Callback>;
     const int64_t refusal = refusal_of(line, name);
-    const bool is_for_page = !refusal && line.bytes <= launch_->page_bytes;
-    const uint32_t page = is_for_page ? uint32_t(line.page) & ~place_.busy_pages : 0;
-    place_.busy_pages |= page;
-    __syncthreads(); /* no thread still writes what goes out, or reads where something comes in */
-    line.page = page ? address_of(page_at(page)) : 0;
+    uint32_t page = 0;
+    if (line.address && !refusal) { /* no thread still writes what goes out, or reads where something comes in */
+        page = tell([&] {
+            const bool is_for_page = line.bytes <= launch_->page_bytes || line.call == Call::receive;
+            const uint32_t found = is_for_page ? uint32_t(line.page) & ~place_.busy_pages : 0;
+            place_.busy_pages |= found;
+            return found;
+        });
+    }
     if (page == page_out) {
-        copy_bytes(line.page, line.address, line.bytes);
+        copy_bytes(address_of(page_at(page)), line.address, line.bytes);
         __threadfence_system();
         __syncthreads();
     }
-    (refusal ? place_.ready : place_.waiting) |= 1u << number;
-    place_.asked ^= refusal ? 0 : 1u << number;
     if (Thread::is_first()) {
+        const unsigned number = fill(take(false, refusal), run, callback);
         Slot &slot = slot_at(number);
         slot.result = refusal;
         slot.address = line.address;
         slot.page = page;
-        const size_t place = size_t(blockIdx.x) * slots_per_block + number;
-        if (name && !refusal) { copy_text(launch_->names + place * name_bytes, name_bytes, name); }
-        launch_->lines[place] = line;
-        /* All that was written before is seen by whoever sees this word. */
-        cuda::atomic_ref<uint32_t, cuda::thread_scope_system> asked(launch_->asked[blockIdx.x]);
-        asked.store(place_.asked, cuda::std::memory_order_release);
+        line.page = page ? address_of(page_at(page)) : 0;
+        if (page) { line.bytes = min(line.bytes, launch_->page_bytes); }
+        if (!refusal) {
+            const size_t place = size_t(blockIdx.x) * slots_per_block + number;
+            if (name) { copy_text(launch_->names + place * name_bytes, name_bytes, name); }
+            launch_->lines[place] = line;
+            place_.waiting |= 1u << number;
+            place_.asked ^= 1u << number;
+            /* All that was written before is seen by whoever sees this word. */
+            cuda::atomic_ref<uint32_t, cuda::thread_scope_system> asked(launch_->asked[blockIdx.x]);
+            asked.store(place_.asked, cuda::std::memory_order_release);
+        }
     }
+    verify(run, callback GLOOP_HERE);
 }
 
-/* By the first thread, one read across the bus: slots that are answered, and orders above them. */
-template <class Where> __device__ uint64_t DeviceLoop<Where>::answers_of_now()
+/* By the first thread: takes what the host has answered. One read across the bus, where only one answer is new. */
+template <class Where> __device__ __noinline__ bool DeviceLoop<Where>::take_answers()
 {
-    auto *words = reinterpret_cast<uint64_t *>(&launch_->answers[blockIdx.x]);
-    cuda::atomic_ref<uint64_t, cuda::thread_scope_system> both(*words);
-    const uint64_t seen = both.load(cuda::std::memory_order_acquire);
+    cuda::atomic_ref<uint64_t, cuda::thread_scope_system> word(launch_->answers[blockIdx.x].word);
+    const uint64_t seen = word.load(cuda::std::memory_order_acquire);
     const uint32_t answered = place_.waiting & ~(place_.asked ^ uint32_t(seen));
-    return answered | uint64_t(seen >> 32 ? order_exit : 0) << 32;
-}
-
-/* By all threads: takes what `answers_of_now` saw. */
-template <class Where> __device__ __noinline__ void DeviceLoop<Where>::collect(uint64_t told)
-{
-    orders_ |= uint32_t(told >> 32);
-    for (uint32_t answered = uint32_t(told); answered; answered &= answered - 1) {
-        const unsigned number = __ffs(int(answered)) - 1;
+    if (seen & Answers::order) { watch_.orders |= order_exit; }
+#pragma unroll 1
+    for (uint32_t left = answered; left; left &= left - 1) {
+        const unsigned number = __ffs(int(left)) - 1;
         const Line &line = launch_->lines[size_t(blockIdx.x) * slots_per_block + number];
         Slot &slot = slot_at(number);
-        if (Thread::is_first()) { slot.result = *static_cast<const volatile int64_t *>(&line.result); }
-        if (slot.page == page_in) {
-            const auto result = static_cast<int64_t>(tell(Thread::is_first() ? slot.result : 0));
-            copy_bytes(slot.address, address_of(page_at(page_in)), result > 0 ? result : 0);
+        slot.result = int64_t(seen) >> Answers::result_shift;
+        if ((seen >> Answers::slot_shift & 63) != (number | slots_per_block)) {
+            slot.result = *static_cast<const volatile int64_t *>(&line.result);
         }
-        place_.busy_pages &= ~slot.page;
-        place_.waiting &= ~(1u << number);
-        place_.ready |= 1u << number;
+        const bool is_in_page = slot.page == page_in && slot.result > 0;
+        (is_in_page ? place_.arrived : place_.ready) |= 1u << number;
+        if (!is_in_page) { place_.busy_pages &= ~slot.page; }
     }
+    place_.waiting &= ~answered;
+    return answered || watch_.orders;
+}
+
+/* By all threads: copies what came out of the page. */
+template <class Where> __device__ __noinline__ void DeviceLoop<Where>::collect(unsigned number)
+{
+    const Slot &slot = slot_at(number);
+    copy_bytes(slot.address, address_of(page_at(page_in)), slot.result);
+    if (Thread::is_first()) { place_.ready |= place_.arrived, place_.arrived = 0, place_.busy_pages &= ~page_in; }
 }
 } // namespace gloop::detail

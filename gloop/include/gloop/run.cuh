@@ -5,137 +5,140 @@
 
 namespace gloop::detail
 {
-template <class Where> template <class Entry> __device__ void DeviceLoop<Where>::run(const Entry &entry)
+template <class Where>
+template <class Entry>
+__device__ void DeviceLoop<Where>::run(const Launch &launch, const Entry &entry)
 {
-    if (!launch_->is_resumed) {
-        begin_fresh();
-    } else if (!begin_again()) {
-        return;
-    }
-    /* One callback at least before the first look: so every kernel gets on, however often it is told to give way. */
-    for (;;) {
-        if (place_.ready) {
-            call_next();
-        } else if (place_.waiting) {
-            wait();
-        } else if (begin_logical_block()) {
+    if (!begin(launch)) { return; }
+    const bool is_first = Thread::is_first();
+    for (unsigned number = 0;; number++) {
+        Step<DeviceLoop> &shown = steps_[number % 2];
+        if (is_first) { shown = next_step(number > 0); }
+        __syncthreads();
+        const Step<DeviceLoop> step = shown;
+        if (step.run) {
+            step.run(this, step.value);
+        } else if (step.kind == Kind::begin) {
+            if (is_first) { logical_ = step.value; }
+            __syncthreads();
             entry(this);
+        } else if (step.kind == Kind::collect) {
+            collect(step.value);
         } else {
-            leave(Left::finished);
-            return;
-        }
-        const bool is_time_to_look = __syncthreads_or(is_time());
-        place_.free |= running_;
-        running_ = 0;
-        if (is_time_to_look && !orders_) { look(); }
-        if (orders_) {
-            const bool is_ready = place_.ready || !place_.waiting;
-            leave(orders_ & order_exit ? Left::forced : is_ready ? Left::ready : Left::waiting);
+            leave(Left(step.value));
             return;
         }
     }
-}
-
-template <class Where> __device__ void DeviceLoop<Where>::begin_fresh()
-{
-    place_ = {};
-    place_.logical = no_logical;
-    place_.free = ~0u;
-    place_.own_free = (1u << own_places) - 1;
-    points_left_ = launch_->points;
-    if (Thread::is_first()) {
-        atomicAdd(&launch_->control->begun, 1);
-        looked_ = clock64();
-    }
-}
-
-/* False where this block had finished before. */
-template <class Where> __device__ __noinline__ bool DeviceLoop<Where>::begin_again()
-{
-    if (context_->place.is_finished) { return false; }
-    begin_fresh();
-    place_ = context_->place;
-    if constexpr (std::is_same_v<Where, Shared>) { copy_words(slots_->near, context_->slots, sizeof(slots_->near)); }
-    move_kept(false);
-    __syncthreads();
-    return true;
-}
-
-/* In turn, from the one after the last: a chain of tasks holds up no answer for longer than 32 points. */
-template <class Where> __device__ void DeviceLoop<Where>::call_next()
-{
-    const uint32_t later = place_.ready & (~0u << place_.current << 1);
-    place_.current = __ffs(int(later ? later : place_.ready)) - 1;
-    running_ = 1u << place_.current;
-    place_.ready &= ~running_;
-    const Slot &slot = slot_at(place_.current);
-    reinterpret_cast<Run<DeviceLoop>>(slot.callback)(this, slot);
-}
-
-/* The first has the block's number, as the device deals out evenly; later ones are for whoever is done. */
-template <class Where> __device__ bool DeviceLoop<Where>::begin_logical_block()
-{
-    const uint32_t *grid = launch_->logical;
-    const bool is_later = place_.logical != no_logical;
-    place_.logical =
-        is_later ? gridDim.x + tell(Thread::is_first() ? atomicAdd(&launch_->control->next, 1) : 0) : blockIdx.x;
-    place_.keeps = 0;
-    return place_.logical < grid[0] * grid[1] * grid[2];
-}
-
-template <class Where> __device__ __noinline__ void DeviceLoop<Where>::look()
-{
-    uint64_t told = 0;
-    if (Thread::is_first()) {
-        looked_ = clock64();
-        const bool is_leaving = is_told_to_leave() || (launch_->points && points_left_ == 0);
-        told = (place_.waiting ? answers_of_now() : 0) | uint64_t(is_leaving ? order_leave : 0) << 32;
-    }
-    collect(tell(told));
-}
-
-/* For answers, as there is nothing else to do. The first thread polls; the others wait at the barrier in `tell`. */
-template <class Where> __device__ __noinline__ void DeviceLoop<Where>::wait()
-{
-    uint64_t told = 0;
-    if (Thread::is_first()) {
-        const uint64_t since = clock64();
-        bool is_counted = false;
-        for (unsigned nap_ns = 64; !(told = answers_of_now()); nap_ns = nap_ns < 1000 ? 2 * nap_ns : 2000) {
-            if (is_told_to_leave() || is_idle_end(&is_counted, since)) {
-                told = uint64_t(order_leave) << 32;
-                break;
-            }
-            __nanosleep(nap_ns);
-        }
-        if (is_counted) { atomicSub(&launch_->control->idle, 1); }
-        looked_ = clock64();
-    }
-    collect(tell(told));
 }
 
 /*
- * Whether all blocks in the kernel have been idle for long. One that goes on at this very moment sees `stop` at its
- * next look, and the host launches the kernel again at once, as that block is ready.
+ * By the first thread, as the next ones. All that it needs is read at once. Callbacks are called in turn, from the one
+ * after the last: a chain of tasks holds up no answer for longer than 32 points.
  */
-template <class Where> __device__ bool DeviceLoop<Where>::is_idle_end(bool *is_counted, uint64_t since)
+template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::next_step(bool is_looking)
 {
-    if (launch_->idle_cycles && !*is_counted && uint64_t(clock64()) - since > launch_->idle_cycles) {
-        *is_counted = true;
-        atomicAdd(&launch_->control->idle, 1);
+    Place place = place_;
+    void *first = nullptr, *second = nullptr;
+    if constexpr (is_near) { first = near_[0].callback, second = near_[1].callback; }
+    if (!is_looking || is_time(1) | (place.ready == 0)) {
+        const Step<DeviceLoop> rare = rare_step(is_looking);
+        if (rare.kind != Kind::call) { return rare; }
+        place = place_;
     }
-    return *is_counted && control()->idle >= control()->begun;
+    const uint32_t later = place.ready & (~0u << place.current << 1);
+    const uint32_t number = __ffs(int(later ? later : place.ready)) - 1, bit = 1u << number;
+    place_.free = place.free | place.running;
+    place_.ready = place.ready & ~bit;
+    place_.running = bit;
+    place_.current = number;
+    void *callback = number ? second : first;
+    if (!is_near || number > 1) { callback = context_->slots[number].callback; }
+    return {reinterpret_cast<Run<DeviceLoop>>(callback), Kind::call, number};
 }
 
-/* Behind a barrier: no callback runs, and what the first thread wrote into slots is seen. */
-template <class Where> __device__ __noinline__ void DeviceLoop<Where>::leave(Left left)
+/* One callback at least before the first look: so every kernel gets on, however often it is told to give way. */
+template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::rare_step(bool is_looking)
 {
-    if (left == Left::ready || left == Left::waiting) {
-        if constexpr (std::is_same_v<Where, Shared>) {
-            copy_words(context_->slots, slots_->near, sizeof(slots_->near));
-        }
-        move_kept(true);
+    place_.free |= place_.running, place_.running = 0;
+    if (watch_.orders & order_fail) {
+        fail(launch_->failure, "a block has 32 callbacks that wait; there is no slot for another one");
     }
+    if (is_looking && is_time(0)) { look(); }
+    if (!place_.ready && !place_.arrived && place_.waiting && !watch_.orders) { wait(); }
+    if (watch_.orders) {
+        const bool is_ready = place_.ready || place_.arrived || !place_.waiting;
+        const Left left = watch_.orders & order_exit ? Left::forced : is_ready ? Left::ready : Left::waiting;
+        return {nullptr, Kind::leave, uint32_t(left)};
+    }
+    if (place_.arrived) { return {nullptr, Kind::collect, uint32_t(__ffs(int(place_.arrived)) - 1)}; }
+    if (place_.ready) { return {nullptr, Kind::call, 0}; }
+    /* The first has the block's number, as the device deals out evenly; later ones are for whoever is done. */
+    const bool is_later = place_.logical != no_logical;
+    place_.logical = is_later ? gridDim.x + atomicAdd(&launch_->control->next, 1) : blockIdx.x;
+    place_.keeps = 0;
+    const uint32_t *grid = launch_->logical;
+    if (place_.logical < grid[0] * grid[1] * grid[2]) { return {nullptr, Kind::begin, place_.logical}; }
+    return {nullptr, Kind::leave, uint32_t(Left::finished)};
+}
+
+/* By all threads. False where this block had finished before. */
+template <class Where> __device__ bool DeviceLoop<Where>::begin(const Launch &launch)
+{
+    Context *context = &launch.contexts[blockIdx.x];
+    if (launch.is_resumed && context->place.is_finished) { return false; }
+    if (Thread::is_first()) {
+        launch_ = &launch;
+        context_ = context;
+        logical_ = context->place.logical;
+        watch_ = {uint32_t(clock()), uint32_t(launch.look_cycles), launch.points, 0};
+        place_ = {~0u, 0, 0, 0, 0, 0, 0, 0, (1u << own_places) - 1, no_logical, 0, 0};
+        if (launch.is_resumed) { place_ = context->place; }
+        atomicAdd(&launch.control->begun, 1);
+    }
+    if (launch.is_resumed) {
+        __syncthreads();
+        move_kept(false);
+        __syncthreads();
+    }
+    return true;
+}
+
+/* Whether there is something better to do than to go on. */
+template <class Where> __device__ __noinline__ bool DeviceLoop<Where>::look()
+{
+    watch_.looked = uint32_t(clock());
+    if (place_.waiting) { take_answers(); }
+    if (is_told_to_leave() || (launch_->points && watch_.points_left == 0)) { watch_.orders |= order_leave; }
+    if (watch_.orders || place_.arrived) { watch_.points_left = 1; } /* so that the next point sees it */
+    return watch_.orders || place_.ready || place_.arrived;
+}
+
+/*
+ * For answers, as there is nothing else to do. The first thread polls; the others wait at the barrier. When all blocks
+ * in the kernel have been idle for long, it ends. One that goes on at this very moment sees `stop` at its next look,
+ * and the host launches the kernel again at once, as that block is ready.
+ */
+template <class Where> __device__ void DeviceLoop<Where>::wait()
+{
+    const uint64_t since = clock64();
+    bool is_idle = false;
+    for (unsigned nap_ns = 32; !take_answers(); nap_ns = min(nap_ns + nap_ns / 4, 2000)) {
+        if (launch_->idle_cycles && !is_idle && uint64_t(clock64()) - since > launch_->idle_cycles) {
+            is_idle = true;
+            atomicAdd(&launch_->control->idle, 1);
+        }
+        const bool is_end = is_idle && control()->idle >= control()->begun;
+        if (is_end || is_told_to_leave()) { watch_.orders |= order_leave; }
+        __nanosleep(watch_.orders ? 0 : nap_ns);
+    }
+    if (is_idle) { atomicSub(&launch_->control->idle, 1); }
+    watch_.looked = uint32_t(clock());
+}
+
+/* By all threads, behind a barrier: no callback runs, and what the first one wrote into slots is seen. */
+template <class Where> __device__ void DeviceLoop<Where>::leave(Left left)
+{
+    if (left == Left::ready || left == Left::waiting) { move_kept(true); }
     if (Thread::is_first()) {
         place_.is_finished = left == Left::finished;
         context_->place = place_;
@@ -148,39 +151,36 @@ template <class Where> __device__ __noinline__ void DeviceLoop<Where>::leave(Lef
 template <class Where> __device__ __noinline__ void DeviceLoop<Where>::keep(void *pointer, size_t bytes)
 {
     const uint32_t offset = uint32_t(__cvta_generic_to_shared(pointer));
+    __syncthreads(); /* programs fill it before */
+    if (!Thread::is_first()) { return; }
     if (!__isShared(pointer) || offset % 8 || bytes % 8) {
-        fail_all("keep names what is not shared memory, or no multiple of 8 bytes");
+        fail(launch_->failure, "keep names what is not shared memory, or no multiple of 8 bytes");
     }
-    __syncthreads(); /* of the first thread's last keep */
-    uint32_t number = 0;
+    uint32_t number = place_.keeps;
     uint64_t total = bytes;
     for (uint32_t other = 0; other < place_.keeps; other++) {
-        if (context_->keeps[other].offset == offset) {
-            number = other + 1;
-        } else {
-            total += context_->keeps[other].bytes;
-        }
+        const bool is_again = context_->keeps[other].offset == offset;
+        if (is_again) { number = other; }
+        total += is_again ? 0 : context_->keeps[other].bytes;
     }
-    if (number == 0) { number = ++place_.keeps; }
-    if (number > most_keeps || total > launch_->kept_bytes) {
-        fail_all("keep names more than 8 pieces, or more shared memory than the kernel has");
+    if (number == most_keeps || total > launch_->kept_bytes) {
+        fail(launch_->failure, "keep names more than 8 pieces, or more shared memory than the kernel has");
     }
-    __syncthreads();
-    if (Thread::is_first()) { context_->keeps[number - 1] = {offset, uint32_t(bytes)}; }
+    context_->keeps[number] = {offset, uint32_t(bytes)};
+    place_.keeps = max(place_.keeps, number + 1);
 }
 
 template <class Where> __device__ __noinline__ void DeviceLoop<Where>::move_kept(bool is_saved)
 {
-    uint64_t place = blockIdx.x * launch_->kept_bytes;
+    const auto move = [=](void *far, void *near, size_t bytes) {
+        copy_words(is_saved ? far : near, is_saved ? near : far, bytes);
+    };
+    if constexpr (is_near) { move(context_->slots, near_, sizeof(near_)); }
+    uint64_t at = blockIdx.x * launch_->kept_bytes;
     for (uint32_t number = 0; number < place_.keeps; number++) {
         const Keep &keep = context_->keeps[number];
-        void *shared = __cvta_shared_to_generic(keep.offset);
-        if (is_saved) {
-            copy_words(launch_->kept + place, shared, keep.bytes);
-        } else {
-            copy_words(shared, launch_->kept + place, keep.bytes);
-        }
-        place += keep.bytes;
+        move(launch_->kept + at, __cvta_shared_to_generic(keep.offset), keep.bytes);
+        at += keep.bytes;
     }
 }
 } // namespace gloop::detail

@@ -1,7 +1,6 @@
 /*
  * Who serves requests: one thread that looks at what blocks ask and at sockets, and workers for files, names and copies
- * by the driver. The first one spins while requests come, naps while a kernel runs without any, and sleeps while none
- * runs.
+ * by the driver. The first spins while requests come, naps while a kernel runs without any, and else sleeps.
  */
 #pragma once
 
@@ -33,10 +32,9 @@ class Service
 
     ~Service()
     {
-        {
-            const std::lock_guard lock(mutex_);
-            is_ending_ = true;
-        }
+        std::unique_lock lock(mutex_);
+        is_ending_ = true;
+        lock.unlock();
         has_work_.notify_all();
         sockets_.ring();
         for (std::thread &thread : threads_) { thread.join(); }
@@ -74,12 +72,12 @@ class Service
     /* After the last kernel, however it ended: nothing of it is served any more. */
     void finish()
     {
+        set_running(false);
         forget_blocks();
-        {
-            std::unique_lock lock(mutex_);
-            work_.clear();
-            answered_.wait(lock, [&] { return nr_busy_ == 0; });
-        }
+        std::unique_lock lock(mutex_);
+        work_.clear();
+        answered_.wait(lock, [&] { return nr_busy_ == 0; });
+        lock.unlock();
         forget_blocks(); /* what workers gave to sockets meanwhile */
     }
 
@@ -95,11 +93,12 @@ class Service
                 const std::lock_guard looking(looking_);
                 sockets_.look();
                 is_running = is_running_;
-                last = look_at_blocks() ? Clock::now() : last;
+                const unsigned long long before = nr_requests_;
+                for (unsigned look = 0; look < 8; look++) { look_at_blocks(); } /* sockets want a call of the system */
+                last = nr_requests_ != before ? Clock::now() : last;
             }
-            const int64_t waited_ns = std::chrono::nanoseconds(Clock::now() - last).count();
-            const timespec nap = {0,
-                                  std::min<long>(waited_ns, 200 * 1000)}; /* the longer, the longer nobody has asked */
+            const long waited_ns = std::chrono::nanoseconds(Clock::now() - last).count();
+            const timespec nap = {0, std::min(waited_ns, 200 * 1000l)}; /* the longer, the longer nobody has asked */
             if (!is_running || waited_ns > 50 * 1000) { sockets_.sleep(is_running ? &nap : nullptr); }
         }
     }
@@ -111,19 +110,21 @@ class Service
         sockets_.cancel_all();
     }
 
-    /* Whether there was any request. */
-    bool look_at_blocks()
+    /* The device wrote the requests, so all are fetched before the first is taken. */
+    void look_at_blocks()
     {
-        const unsigned long long before = nr_requests_;
+        asked_.clear();
         for (unsigned block = 0; block < nr_blocks_; block++) {
             const uint32_t now = __atomic_load_n(&launch_.asked[block], __ATOMIC_ACQUIRE);
             for (uint32_t bits = now ^ seen_[block]; bits; bits &= bits - 1) {
-                nr_requests_++;
-                take(size_t(block) * slots_per_block + __builtin_ctz(bits));
+                asked_.push_back(size_t(block) * slots_per_block + __builtin_ctz(bits));
+                __builtin_prefetch(&launch_.lines[asked_.back()], 1);
+                __builtin_prefetch(&launch_.answers[block], 1);
             }
             seen_[block] = now;
         }
-        return nr_requests_ != before;
+        for (const size_t place : asked_) { take(place); }
+        nr_requests_ += asked_.size();
     }
 
     void take(size_t place)
@@ -133,6 +134,7 @@ class Service
         if (call == Call::open || call == Call::connect || call == Call::bind) {
             job.name = launch_.names + place * name_bytes;
         }
+        if (call >= Call::end && job.line.fd < 0) { return answer(job, -EBADF); }
         if (call == Call::end || call == Call::close) {
             const std::lock_guard lock(mutex_);
             open_.erase(job.line.fd);
@@ -256,8 +258,11 @@ class Service
     void answer(const Job &job, int64_t result)
     {
         launch_.lines[job.place].result = result;
-        uint32_t *word = &launch_.answers[job.place / slots_per_block].answered;
-        __atomic_fetch_xor(word, 1u << job.place % slots_per_block, __ATOMIC_SEQ_CST);
+        uint64_t *word = &launch_.answers[job.place / slots_per_block].word;
+        uint64_t before = __atomic_load_n(word, __ATOMIC_RELAXED), after = 0;
+        do {
+            after = Answers::with(before, job.place % slots_per_block, result);
+        } while (!__atomic_compare_exchange_n(word, &before, after, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
         if (!is_running_) {
             const std::lock_guard lock(mutex_);
             answered_.notify_all();
@@ -269,7 +274,7 @@ class Service
     {
         failure_ = text;
         for (unsigned block = 0; block < nr_blocks_; block++) {
-            __atomic_store_n(&launch_.answers[block].orders, 1, __ATOMIC_RELEASE);
+            __atomic_fetch_or(&launch_.answers[block].word, Answers::order, __ATOMIC_RELEASE);
         }
     }
 
@@ -277,8 +282,8 @@ class Service
     {
         for (unsigned block = 0; block < nr_blocks_; block++) {
             const State &state = launch_.states[block];
-            const uint32_t answered = __atomic_load_n(&launch_.answers[block].answered, __ATOMIC_SEQ_CST);
-            const uint32_t taken = state.waiting & ~(launch_.asked[block] ^ answered);
+            const uint64_t answers = __atomic_load_n(&launch_.answers[block].word, __ATOMIC_SEQ_CST);
+            const uint32_t taken = state.waiting & ~(launch_.asked[block] ^ uint32_t(answers));
             if (state.left == Left::ready || (state.left == Left::waiting && taken)) { return true; }
         }
         return false;
@@ -295,19 +300,17 @@ class Service
     Cache cache_;
     Sockets sockets_{[this](Job &&job, int64_t result) { end_of_socket(std::move(job), result); }};
     std::vector<Copier> copiers_;
-
     std::mutex looking_; /* of what the thread that looks knows of blocks, and of the sockets */
     Launch launch_ = {};
     unsigned nr_blocks_ = 0;
     std::vector<uint32_t> seen_;
-
+    std::vector<size_t> asked_;
     std::mutex mutex_; /* of what follows */
     std::condition_variable has_work_, answered_;
     std::deque<Job> work_;
     std::map<int, std::string> open_;
     std::string failure_;
     unsigned nr_busy_ = 0;
-
     std::atomic<unsigned> nr_knocking_{0};
     std::atomic<bool> is_running_{false}, is_ending_{false};
     std::atomic<unsigned long long> nr_requests_{0};

@@ -22,7 +22,6 @@ struct Job {
     std::string name;
     std::vector<unsigned char> data; /* of a socket, without a page: what came, or is to be sent */
     size_t sent = 0;
-
     std::string address() const { return name.empty() ? "a connection" : name + ":" + std::to_string(line.mode); }
     unsigned char *bytes() { return line.page ? reinterpret_cast<unsigned char *>(line.page) : data.data(); }
 };

@@ -1,10 +1,9 @@
 /*
- * What the host loop and the event loops on the device agree on, as plain data: where requests, answers and states of
- * blocks lie.
+ * What the host loop and the event loops on the device agree on, as plain data: where requests, answers and states lie.
  *
- * Each word has one writer. A request is a bit that the block flips in `asked`, its answer the same bit that the host
- * flips in `answered`: where both are equal, nothing is out. So no word is ever set back, and a kernel that ends in
- * between loses nothing.
+ * Each word is written by one side. A request is a bit that the block flips in `asked`, its answer the same bit that
+ * the host flips in `answered`: where both are equal, nothing is out. So no word is ever set back, and a kernel that
+ * ends in between loses nothing.
  */
 #pragma once
 
@@ -13,13 +12,12 @@
 
 namespace gloop
 {
-/* Where a kernel's event loops keep the two callbacks in use: 850 bytes of shared memory, or 16. */
+/* Where a kernel's event loops keep the two callbacks in use: 960 bytes of shared memory, or 128. */
 struct Shared;
 struct Global;
 
 namespace detail
 {
-
 constexpr unsigned slots_per_block = 32;
 constexpr size_t closure_bytes = 384;
 constexpr size_t name_bytes = 256;
@@ -43,9 +41,19 @@ struct alignas(64) Line {
 };
 static_assert(sizeof(Line) == 64, "a request is one cache line");
 
-/* What the host tells a block: a line of its own, as blocks poll. `orders`: not zero ends the launch. */
+/*
+ * What the host tells a block, in one word of a line of its own, since blocks poll it across the bus: which slots are
+ * answered, whether to end the launch, and the last result with its slot, where it has 25 bits at most.
+ */
 struct alignas(64) Answers {
-    uint32_t answered, orders;
+    uint64_t word;
+    static constexpr uint64_t order = 1ull << 32;
+    static constexpr unsigned slot_shift = 33, result_shift = 39;
+    static uint64_t with(uint64_t before, unsigned slot, int64_t result)
+    {
+        const uint64_t told = uint64_t(result) << result_shift | uint64_t(slot | slots_per_block) << slot_shift;
+        return ((before ^ 1ull << slot) & (2 * order - 1)) | (int64_t(told) >> result_shift == result ? told : 0);
+    }
 };
 
 /* What a block tells the host when it leaves a kernel. `waiting`: slots whose answers it has not taken. */
@@ -84,10 +92,14 @@ struct Keep {
     uint32_t offset, bytes;
 };
 
-/* Where a block is, as all its threads know it: what survives the end of a kernel. Masks are of slots. */
-struct Place {
-    uint32_t free, ready, waiting, asked, busy_pages;
-    uint32_t own_free, current, logical, keeps, is_finished;
+/*
+ * Where a block is, as its first thread knows it: what survives the end of a kernel. Masks are of slots; `running` is
+ * the one whose callback runs, `arrived` are those whose answers still lie in pages.
+ */
+struct alignas(16) Place {
+    uint32_t free, ready, running, current;
+    uint32_t waiting, arrived, asked, busy_pages;
+    uint32_t own_free, logical, keeps, is_finished;
 };
 
 struct Context {
