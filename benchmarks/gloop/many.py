@@ -44,7 +44,7 @@ class Run:
 
 def _instances(device: str) -> list[Run]:
     """softgpu has two processors at least for eight programs, and is told fewer."""
-    counts, slices = ((1, 2, 4, 8), (0.1, 1, 10, 30)) if device == "cuda" else ((1, 2), (1,))
+    counts, slices = ((1, 2, 4, 8), (1, 2, 5, 10, 30)) if device == "cuda" else ((1, 2), (1,))
     return [
         *(Run(name, GLOOP, OURS, nr) for name in ("throttle", "tpacf", "grep") for nr in counts),
         *(Run("throttle", GLOOP, OURS, nr, each) for each in slices for nr in (1, counts[-1])),
