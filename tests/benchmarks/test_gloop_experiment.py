@@ -157,6 +157,12 @@ def test_ports_take_the_size_of_the_device() -> None:
     assert port("throttle", "gloop", "soft", "--threads", "2", size="5").arguments[2:4] == ("--size", "5")
 
 
+def test_shares_are_measured_until_the_least_weight_had_its_turns() -> None:
+    assert shares.stretch_s((1, 1), 3, "cuda") == 3
+    assert shares.stretch_s((14, *(1,) * 7), 3, "cuda") == shares.NR_TURNS * shares.SLICE_MS / 1000 * 21
+    assert shares.stretch_s((14, *(1,) * 7), 3, "soft") == 3
+
+
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["gloop", "--device", "soft", "--only", "points,much"])
