@@ -1,7 +1,7 @@
 """Servers of matrix products that want a part of the GPU each, beside a throttle of low weight, or beside tpacf (Figures 13 and 14).
 
-A server's load runs on the host alone, and pauses so long between two messages that the server, alone, is busy for a fifth of the time. Servers
-are those by callbacks and those that poll. Busy: what the daemon charged all of them, over the time.
+A server's load runs on the host alone, and sends its messages so far apart in the mean that answers take a fifth of the GPU, by what a server
+by callbacks was charged for one. Servers are those by callbacks and those that poll. Busy: what the daemon charged all of them, over the time.
 """
 
 import argparse
@@ -88,14 +88,15 @@ def _load(number: int, *words: str) -> ProcessRunning:
 
 
 def _message_us(settings: Setting) -> float:
-    """What an answer takes a server by callbacks alone, from the message to the answer."""
+    """The GPU time that a server by callbacks, alone, is charged for an answer."""
     with open_session(OURS, settings) as session, contextlib.ExitStack() as stack:
         server, number = _start_server(session, 0, GLOOP, stack)
+        before = session.accounts()[0].used_ns
         load = _load(number, "--requests", str(CALIBRATION_MESSAGES), "--quit")
         stack.callback(load.stop)
-        report = parse_report(load.finish(END_LIMIT_S).checked(LOAD))
+        load.finish(END_LIMIT_S).checked(LOAD)
         server.finish(END_LIMIT_S).checked("matrix")
-    return float(report["request_p50_us"])
+        return (session.accounts()[0].used_ns - before) / CALIBRATION_MESSAGES / 1000
 
 
 def _measure(options: argparse.Namespace, settings: Setting, reporter: Reporter) -> Iterator[Record]:
@@ -106,7 +107,7 @@ def _measure(options: argparse.Namespace, settings: Setting, reporter: Reporter)
     for scene in _scenes(options.device) if message_us else []:
         reporter.doing(scene.label)
         with reporter.tolerating(scene.label):
-            found = _run(scene, options, settings, message_us * (1 / BUSY_PART - 1))
+            found = _run(scene, options, settings, message_us / BUSY_PART)
             yield {
                 "kind": KIND,
                 "way": scene.way,
@@ -117,7 +118,7 @@ def _measure(options: argparse.Namespace, settings: Setting, reporter: Reporter)
             }
 
 
-def _run(scene: Scene, options: argparse.Namespace, settings: Setting, pause_us: float) -> dict[str, Any]:
+def _run(scene: Scene, options: argparse.Namespace, settings: Setting, period_us: float) -> dict[str, Any]:
     """All begin, then one stretch is told to the loads and to the others; then servers are ended by their loads."""
     with open_session(OURS, settings, scene.weights) as session, contextlib.ExitStack() as stack:
         servers: list[Running] = []
@@ -125,7 +126,7 @@ def _run(scene: Scene, options: argparse.Namespace, settings: Setting, pause_us:
         for index in range(scene.nr_servers):
             server, number = _start_server(session, index, scene.way, stack)
             servers.append(server)
-            load = _load(number, "--pause-us", f"{pause_us:g}", "--together", "--quit")
+            load = _load(number, "--period-us", f"{period_us:g}", "--together", "--quit")
             stack.callback(load.stop)
             waiting.append(load)
         others: list[Workload] = [port(name, GLOOP, options.device) for name in scene.others]
@@ -154,13 +155,19 @@ def _in_stretch(
     for each in waiting:
         each.tell("end")
     reports = [parse_report(each.finish(END_LIMIT_S).checked("a program beside servers")) for each in waiting]
-    for server in servers:
-        server.finish(END_LIMIT_S).checked("matrix")
+    ended = [parse_report(server.finish(END_LIMIT_S).checked("matrix")) for server in servers]
     used = [(one.used_ns - other.used_ns) / 1e9 / seconds for one, other in zip(after, before, strict=True)]
     nr = scene.nr_servers
     kept = ("requests", "request_us", "request_p50_us", "request_p99_us")
     return {
-        "servers": [{"part": used[index], **{key: reports[index][key] for key in kept}} for index in range(nr)],
+        "servers": [
+            {
+                "part": used[index],
+                "kernels": ended[index]["kernels"] / ended[index]["served"],
+                **{key: reports[index][key] for key in kept},
+            }
+            for index in range(nr)
+        ],
         "beside": [{"part": used[index], "throughput": throughput(reports[index])} for index in range(nr, len(used))],
         "busy": sum(used),
     }
@@ -181,8 +188,9 @@ def _sheet(document: Document) -> Sheet | None:
         beside = f"{len(scene.others)} {scene.others[0]}" if scene.others else "nothing"
         parts = " ".join(f"{server['part']:.2f}" for server in record["servers"])
         figures = (f"{_worst(record, key):.0f}" for key in ("request_p50_us", "request_p99_us"))
-        rows.append((scene.way, str(scene.nr_servers), beside, parts, *figures, f"{record['busy']:.3f}"))
-    columns = ("servers", "how many", "beside", "part of each", "us, median", "99 %", "busy")
+        kernels = f"{_worst(record, 'kernels'):.1f}"
+        rows.append((scene.way, str(scene.nr_servers), beside, parts, *figures, kernels, f"{record['busy']:.3f}"))
+    columns = ("servers", "how many", "beside", "part of each", "us, median", "99 %", "kernels an answer", "busy")
     notes = (f"Loads want {100 * BUSY_PART:.0f} % of the GPU for each server. Times are of the slowest server.",)
     return Sheet("Servers beside others", columns, tuple(rows), notes) if rows else None
 

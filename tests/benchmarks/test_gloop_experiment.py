@@ -47,7 +47,14 @@ def share(weights: list[int], got: list[float], charged: list[float]) -> dict[st
 
 def served(way: str, others: list[str], parts: list[float], p99: float, busy: float) -> dict[str, Any]:
     each = [
-        {"part": one, "requests": 9, "request_us": p99 / 2, "request_p50_us": p99 / 3, "request_p99_us": p99}
+        {
+            "part": one,
+            "kernels": 1.5,
+            "requests": 9,
+            "request_us": p99 / 2,
+            "request_p50_us": p99 / 3,
+            "request_p99_us": p99,
+        }
         for one in parts
     ]
     found = {"way": way, "nr_servers": len(parts), "others": others, "message_us": 500.0}
@@ -138,7 +145,7 @@ def test_tables_have_what_was_measured() -> None:
         "50",
         "100",
     )
-    assert sheets["Servers beside others"].rows[1][3:] == ("0.20 0.19", "600", "1800", "0.990")
+    assert sheets["Servers beside others"].rows[1][3:] == ("0.20 0.19", "600", "1800", "1.5", "0.990")
     assert EXPERIMENT.sheets({**HEAD, "records": []}) == []
 
 

@@ -1,9 +1,11 @@
 /*
- * Asks a server of echo.cu or matrix.cu for answers, checks each byte of them, and says how long they took. Each
- * connection sends its next message when the last one is answered, after a pause at random. Runs on the host alone;
- * answers to matrices are known from loops, and are exact, as matrices have small whole numbers.
+ * Asks a server of echo.cu or matrix.cu for answers, checks each byte of them, and says how long they took. Runs on the
+ * host alone; answers to matrices are known from loops, and are exact, as matrices have small whole numbers.
  *
- * load echo|matrix --port N [--connections N] [--requests N] [--pause-us U] [--quit]
+ * load echo|matrix --port N [--connections N] [--requests N] [--period-us U] [--quit]
+ *
+ * --period-us: each connection sends its messages at random, so far apart in the mean, however long answers take; the
+ * next one at once where it is late. Without it the next one follows an answer.
  *
  * Without --requests (of each connection) it asks until a stretch is over, which it reads as common.h says. --quit:
  * then ends the server.
@@ -39,7 +41,7 @@ struct exchange {
 
 static struct {
     int port, nr_connections, nr_requests;
-    double pause_us;
+    double period_us;
     bool is_matrix, is_quitting;
     std::vector<struct exchange> exchanges;
     std::vector<struct request> requests;
@@ -137,14 +139,14 @@ static void ask_once(int connection, const struct exchange &exchange)
 static void ask_on(int number)
 {
     std::mt19937 random(SEED + number);
-    std::exponential_distribution<double> pause(1);
+    std::exponential_distribution<double> period(1);
     int connection = connect_to_server();
+    double due_s = seconds_now();
     for (int nr = 0; !load.is_over && (load.nr_requests == 0 || nr < load.nr_requests); nr++) {
         ask_once(connection, load.exchanges[(number + nr) % NR_MESSAGES]);
         load.nr_begun += nr == 0;
-        if (load.pause_us > 0) {
-            sleep_us(load.pause_us * pause(random));
-        }
+        due_s += load.period_us * period(random) / 1e6;
+        sleep_until(due_s);
     }
     close(connection);
 }
@@ -175,7 +177,7 @@ static void parse(int argc, char **argv)
         {"port", required_argument, NULL, 'p'},
         {"connections", required_argument, NULL, 'c'},
         {"requests", required_argument, NULL, 'r'},
-        {"pause-us", required_argument, NULL, 'u'},
+        {"period-us", required_argument, NULL, 'u'},
         {"quit", no_argument, NULL, 'q'},
         {"together", no_argument, NULL, 't'},
         {NULL, 0, NULL, 0},
@@ -193,7 +195,7 @@ static void parse(int argc, char **argv)
             load.nr_requests = number_of(optarg, 1 << 30);
             break;
         case 'u':
-            load.pause_us = atof(optarg);
+            load.period_us = atof(optarg);
             break;
         case 'q':
             load.is_quitting = true;
@@ -208,7 +210,7 @@ static void parse(int argc, char **argv)
     std::string kind = optind + 1 == argc ? argv[optind] : "";
     load.is_matrix = kind == "matrix";
     if (load.port == 0 || (kind != "echo" && kind != "matrix")) {
-        fail("load echo|matrix --port N [--connections N] [--requests N] [--pause-us U] [--quit]");
+        fail("load echo|matrix --port N [--connections N] [--requests N] [--period-us U] [--quit]");
     }
 }
 

@@ -215,11 +215,13 @@ template <class Service> static int serve_main(const char *name, int argc, char 
     long long failure;
     BENCHMARK_CUDA(cudaMemcpy(&nr_served, serve.device.nr_served, sizeof(nr_served), cudaMemcpyDeviceToHost));
     BENCHMARK_CUDA(cudaMemcpy(&failure, serve.device.failure, sizeof(failure), cudaMemcpyDeviceToHost));
+    unsigned long long nr_kernels = port_run.host ? port_run.host->statistics().nr_kernels : 0;
     port_run.host.reset();
     if (failure) {
         benchmark_fail("a call of gloop failed: %s", strerror((int)-failure));
     }
-    printf("{\"name\": \"%s\", \"way\": \"%s\", \"served\": %llu}\n", name, port_way_names[port_run.way], nr_served);
+    printf("{\"name\": \"%s\", \"way\": \"%s\", \"served\": %llu, \"kernels\": %llu}\n", name,
+           port_way_names[port_run.way], nr_served, nr_kernels);
     return 0;
 }
 

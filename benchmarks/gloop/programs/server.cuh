@@ -10,7 +10,7 @@
 #include "gloop/gloop.cuh"
 #include "server.h"
 
-enum { SERVER_THREADS = 256 };
+enum { SERVER_THREADS = 256, SERVER_PIECE = 64 * 1024 };
 
 struct server {
     unsigned char *messages, *answers; /* of each block, in the device's memory */
@@ -128,19 +128,29 @@ template <class Service, class Loop> __device__ void server_close_on(Loop *loop,
     gloop::net::close(loop, socket, [=](Loop *loop, long long result) { server_accept_on<Service>(loop, server); });
 }
 
+/* In pieces that go by a page of pinned memory each: the driver would copy more at once, in a turn of its own. */
+template <class Service, class Loop>
+__device__ void server_send_on(Loop *loop, struct server server, int socket, size_t sent)
+{
+    const size_t left = Service::answer_bytes - sent, bytes = left < SERVER_PIECE ? left : SERVER_PIECE;
+    const unsigned char *answer = server_answer<Service>(server, loop->logicalBlockIdx().x);
+    gloop::net::send(loop, socket, bytes, answer + sent, [=](Loop *loop, long long result) {
+        if (result < 0) {
+            server_close_on<Service>(loop, server, socket);
+        } else if (sent + bytes < Service::answer_bytes) {
+            server_send_on<Service>(loop, server, socket, sent + bytes);
+        } else {
+            server_receive_on<Service>(loop, server, socket, 0);
+        }
+    });
+}
+
 template <class Service, class Loop> __device__ void server_answer_on(Loop *loop, struct server server, int socket)
 {
     if (threadIdx.x == 0) {
         atomicAdd(server.nr_served, 1ull);
     }
-    const unsigned char *answer = server_answer<Service>(server, loop->logicalBlockIdx().x);
-    gloop::net::send(loop, socket, Service::answer_bytes, answer, [=](Loop *loop, long long result) {
-        if (result < 0) {
-            server_close_on<Service>(loop, server, socket);
-        } else {
-            server_receive_on<Service>(loop, server, socket, 0);
-        }
-    });
+    server_send_on<Service>(loop, server, socket, 0);
 }
 
 template <class Service, class Loop>
