@@ -188,7 +188,7 @@ def _sheet(document: Document) -> Sheet | None:
         beside = f"{len(scene.others)} {scene.others[0]}" if scene.others else "nothing"
         parts = " ".join(f"{server['part']:.2f}" for server in record["servers"])
         figures = (f"{_worst(record, key):.0f}" for key in ("request_p50_us", "request_p99_us"))
-        kernels = f"{_worst(record, 'kernels'):.1f}"
+        kernels = f"{_worst(record, 'kernels'):.1f}" if "kernels" in record["servers"][0] else "-"
         rows.append((scene.way, str(scene.nr_servers), beside, parts, *figures, kernels, f"{record['busy']:.3f}"))
     columns = ("servers", "how many", "beside", "part of each", "us, median", "99 %", "kernels an answer", "busy")
     notes = (f"Loads want {100 * BUSY_PART:.0f} % of the GPU for each server. Times are of the slowest server.",)
