@@ -21,14 +21,16 @@ struct outgoing {
     CUgraphNodeParams params;
     const struct fgv_function *function; /* NULL: not a kernel */
     void **parameters;
-    const void *buffer;         /* instead: packed by the program */
+    const void *buffer;         /* instead: packed by the program; or memory operations, without a function */
     uint64_t host;              /* number of a host node's function, 0: it is none */
     struct fgv_staging staging; /* of a copy */
 };
 
 static uint32_t parameter_bytes(const struct outgoing *outgoing)
 {
-    return !outgoing->function ? 0 : outgoing->function->parameter_bytes;
+    return outgoing->function ? outgoing->function->parameter_bytes
+           : outgoing->buffer ? outgoing->params.memOp.count * (uint32_t)sizeof(CUstreamBatchMemOpParams)
+                              : 0;
 }
 
 static uint32_t is_kernel(const struct outgoing *outgoing)
@@ -69,6 +71,18 @@ static CUresult kernel_prepare(struct outgoing *outgoing)
     kernel->kernelParams = NULL;
     kernel->extra = NULL;
     return result;
+}
+
+static CUresult operations_prepare(struct outgoing *outgoing)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS *operations = &outgoing->params.memOp;
+    if (operations->count == 0 || operations->count > FGV_MAX_STREAM_OPERATIONS || !operations->paramArray ||
+        operations->flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    outgoing->buffer = operations->paramArray;
+    operations->paramArray = NULL;
+    return CUDA_SUCCESS;
 }
 
 /* Who else may reach the memory: there is one device, and it may. */
@@ -120,6 +134,8 @@ static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *para
                                       &outgoing->staging);
     case CU_GRAPH_NODE_TYPE_HOST:
         return host_prepare(outgoing);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return operations_prepare(outgoing);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
         return allocation_prepare(&outgoing->params.alloc);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
@@ -136,7 +152,7 @@ static void write_params(uint8_t *to, const struct outgoing *outgoing)
     memcpy(to, &outgoing->params, sizeof(outgoing->params));
     to += sizeof(outgoing->params);
     if (outgoing->buffer) {
-        memcpy(to, outgoing->buffer, outgoing->function->parameter_bytes);
+        memcpy(to, outgoing->buffer, parameter_bytes(outgoing));
     } else if (outgoing->parameters) {
         fgv_parameters_pack(to, outgoing->function, outgoing->parameters);
     }

@@ -42,6 +42,22 @@ static CUresult kernel_keep(CUDA_KERNEL_NODE_PARAMS *params, uint64_t node,
     return CUDA_SUCCESS;
 }
 
+static CUresult operations_keep(CUDA_BATCH_MEM_OP_NODE_PARAMS *params, uint64_t node,
+                                const struct fgv_reply_graph_get_node *reply, const uint8_t *packed)
+{
+    const uint32_t bytes = reply->nr_parameter_bytes;
+    if (params->count > FGV_MAX_STREAM_OPERATIONS || bytes != params->count * sizeof(*params->paramArray)) {
+        return CUDA_ERROR_UNKNOWN;
+    }
+    params->paramArray = fgv_kept_block(node, reply->root, bytes);
+    if (!params->paramArray) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(params->paramArray, packed, bytes);
+    params->ctx = fgv_context_public(fgv_thread.current);
+    return CUDA_SUCCESS;
+}
+
 static CUresult get_ask(CUgraphNode node, CUgraphNodeType type, uint32_t chunk, struct fgv_reply_graph_get_node *reply)
 {
     struct fgv_call call;
@@ -73,6 +89,9 @@ static CUresult node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodePara
         } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
             const struct fgv_staging staging = {.fill = reply.fill, .drain = reply.drain};
             fgv_graph_copy_restore(&params->memcpy.copyParams, &staging);
+        } else if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+            result = operations_keep(&params->memOp, fgv_handle_number(node), &reply,
+                                     fgv_chunk_memory(chunk) + sizeof(*params));
         } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
             fgv_kept_block(fgv_handle_number(params->graph.graph), reply.root, 0);
         } else if (type == CU_GRAPH_NODE_TYPE_HOST &&

@@ -304,11 +304,38 @@ def test_what_cannot_be_staged(guest: Guest) -> None:
 
 def test_kinds_that_are_not_carried(guest: Guest) -> None:
     graph = guest.ok("graph_create").graph
-    for kind in (8, 9, 12, 14, 1 << 31):
+    for kind in (8, 9, 14, 1 << 31):
         assert add_node(guest, graph, node_params(kind, struct.pack("<QQ", 0x400000, 0))).result == NOT_SUPPORTED, kind
     made_up = struct.pack("<QII", 0x1234, 0, 1)
     assert add_node(guest, graph, node_params(CONDITIONAL, made_up)).result == INVALID_VALUE
     assert listed(guest, NODES, graph) == []
+
+
+def operations_node(nr: int) -> bytes:
+    return node_params(12, struct.pack("<QI4xQI4x", 0, nr, 0x400000, 0))
+
+
+def test_memory_operations_in_nodes_are_known_ones(guest: Guest) -> None:
+    graph = guest.ok("graph_create").graph
+    device = guest.ok("cuMemAlloc_v2", bytesize=4096).dptr
+    write, wait = (struct.pack("<I4xQQI4xQ8x", kind, device, 7, 0, 0) for kind in (2, 1))
+    made = add_node(guest, graph, operations_node(2), write + wait)
+    assert made.result == 0
+    told = guest.ok("graph_get_node", node=made.node, chunk=0, type=12)
+    assert told.nr_parameter_bytes == 96
+    for nr, operations in (
+        (0, b""),
+        (1, b""),
+        (2, write),
+        (1, write + write),
+        (1 << 31, write),
+        (257, write * 257),
+        (1, struct.pack("<I4xQQI4xQ8x", 9, device, 7, 0, 0)),
+        (1, struct.pack("<I4xQQI4xQ8x", 2, device, 7, 2, 0)),
+        (1, struct.pack("<I4xQQI4xQ8x", 2, 0x400000, 7, 0, 0)),
+    ):
+        assert add_node(guest, graph, operations_node(nr), operations).result == INVALID_VALUE, (nr, operations[:8])
+    assert listed(guest, NODES, graph) == [made.node]
 
 
 def test_a_graph_that_kernels_may_launch_has_the_drivers_number(guest: Guest) -> None:

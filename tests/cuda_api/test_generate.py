@@ -205,7 +205,7 @@ def test_it_compiles_alone(path: str) -> None:
         ("cuInit", 13000, 2, "cuInit", 0),
         ("cuLibraryLoadData", 11080, 0, None, 2),
         ("cuMemAlloc_v2", 13000, 0, None, 1),
-        ("cuGraphAddBatchMemOpNode", 13000, 0, None, 1),
+        ("cuGraphAddExternalSemaphoresWaitNode", 13000, 0, None, 1),
         ("cuZ", 13000, 0, None, 1),
         ("", 13000, 0, None, 1),
     ],

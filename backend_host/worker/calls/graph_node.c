@@ -15,6 +15,7 @@
 #include "calls/host_function.h"
 #include "calls/memory.h"
 #include "calls/staging.h"
+#include "calls/stream.h"
 #include "client/current.h"
 #include "client/handles.h"
 #include "client/kernel.h"
@@ -179,6 +180,20 @@ static CUresult allocation_in(struct fgw_worker *worker, const CUDA_MEM_ALLOC_NO
     return CUDA_SUCCESS;
 }
 
+/* `operations` are private copies. */
+static CUresult operations_in(struct fgw_worker *worker, const CUDA_BATCH_MEM_OP_NODE_PARAMS *sent, uint8_t *operations,
+                              uint32_t bytes, struct node_params *params)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS *native = &params->native.memOp;
+    *native = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = sent->count,
+                                              .paramArray = (CUstreamBatchMemOpParams *)(void *)operations};
+    if (sent->count > FGV_MAX_STREAM_OPERATIONS || bytes != sent->count * sizeof(*native->paramArray) ||
+        !fgw_operations_are_known(native->paramArray, native->count)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return find_context(worker, sent->ctx, &native->ctx);
+}
+
 /* sent is a private copy. */
 static CUresult params_in(struct fgw_worker *worker, const CUgraphNodeParams *sent, bool is_kernel, uint8_t *parameters,
                           uint32_t parameter_bytes, struct node_params *params)
@@ -212,6 +227,8 @@ static CUresult params_in(struct fgw_worker *worker, const CUgraphNodeParams *se
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         native->free.dptr = sent->free.dptr;
         return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return operations_in(worker, &sent->memOp, parameters, parameter_bytes, params);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
         return conditional_in(worker, &sent->conditional, params);
     default:

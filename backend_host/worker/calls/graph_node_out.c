@@ -150,6 +150,22 @@ static CUresult copy_out(struct fgw_worker *worker, CUgraphNode node, CUDA_MEMCP
     return CUDA_SUCCESS;
 }
 
+static CUresult operations_out(struct fgw_worker *worker, CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *to,
+                               struct fgv_reply_graph_get_node *answer, uint8_t *operations)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS made = {0};
+    CUresult result = worker->driver.cuGraphBatchMemOpNodeGetParams
+                          ? worker->driver.cuGraphBatchMemOpNodeGetParams(node, &made)
+                          : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS || made.count > FGV_MAX_STREAM_OPERATIONS) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    answer->nr_parameter_bytes = made.count * (uint32_t)sizeof(*made.paramArray);
+    memcpy(operations, made.paramArray, answer->nr_parameter_bytes);
+    *to = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = made.count, .flags = made.flags};
+    return CUDA_SUCCESS;
+}
+
 static CUresult host_out(struct fgw_worker *worker, CUgraphNode node, CUDA_HOST_NODE_PARAMS *to)
 {
     CUDA_HOST_NODE_PARAMS host;
@@ -197,6 +213,8 @@ static CUresult params_out(struct fgw_worker *worker, const struct fgw_handle *h
             memcpy(&params->memset, &set, sizeof(set));
         }
         return result;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return operations_out(worker, node, &params->memOp, answer, parameters);
     case CU_GRAPH_NODE_TYPE_HOST:
         return host_out(worker, node, &params->host);
     case CU_GRAPH_NODE_TYPE_GRAPH:

@@ -10,4 +10,7 @@ const char *fgw_stream_restore(struct fgw_worker *worker, const struct fgw_saved
 const char *fgw_event_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver);
 const char *fgw_event_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved);
 
+/* stream_value.c: whether all operations are of a kind that is carried, and there is one. */
+bool fgw_operations_are_known(const CUstreamBatchMemOpParams *operations, uint32_t nr);
+
 #endif

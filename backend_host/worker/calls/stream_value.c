@@ -1,6 +1,8 @@
-/* Batches of waits for values and of writes of values in a stream. What a wait holds up is gate.c's affair. */
+/* Batches of waits for values and of writes of values in a stream, or in a node of a graph. What a wait holds up is
+ * gate.c's affair. */
 #include <string.h>
 
+#include "calls/stream.h"
 #include "client/service.h"
 #include "client/state.h"
 
@@ -20,6 +22,16 @@ static bool is_operation(const CUstreamBatchMemOpParams *one)
     }
 }
 
+bool fgw_operations_are_known(const CUstreamBatchMemOpParams *operations, uint32_t nr)
+{
+    for (uint32_t i = 0; i < nr; i++) {
+        if (!is_operation(&operations[i])) {
+            return false;
+        }
+    }
+    return nr != 0;
+}
+
 CUresult fgw_serve_cuStreamBatchMemOp_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuStreamBatchMemOp_v2 *fixed = request->fixed;
@@ -31,10 +43,8 @@ CUresult fgw_serve_cuStreamBatchMemOp_v2(struct fgw_worker *worker, const struct
         return CUDA_ERROR_INVALID_VALUE;
     }
     memcpy(operations, request->payload, request->payload_bytes);
-    for (uint32_t i = 0; i < fixed->count; i++) {
-        if (!is_operation(&operations[i])) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+    if (!fgw_operations_are_known(operations, fixed->count)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     if (!worker->driver.cuStreamBatchMemOp_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;

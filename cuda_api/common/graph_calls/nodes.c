@@ -345,3 +345,33 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
     }
     return result;
 }
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                  size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    return nodeParams ? ADD(.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = *nodeParams) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
+{
+    CUgraphNodeParams params = {0};
+    CUresult result = nodeParams_out ? fgv_graph_ops_get()->node_get(hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &params)
+                                     : CUDA_ERROR_INVALID_VALUE;
+
+    if (!result) {
+        *nodeParams_out = params.memOp;
+    }
+    return result;
+}
+
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    return nodeParams ? SET(.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = *nodeParams) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    return nodeParams ? SET_EXEC(.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = *nodeParams)
+                      : CUDA_ERROR_INVALID_VALUE;
+}

@@ -64,6 +64,15 @@ static CUresult capture_event(struct CUstream_st *stream, struct CUevent_st *eve
     return sgp_capture_work(stream, &work);
 }
 
+static CUresult capture_values(struct CUstream_st *stream, struct sgp_values *values)
+{
+    struct sgp_work work = {
+        .type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .context = stream->object.context, .values = values};
+
+    sgp_object_keep(work.context);
+    return sgp_capture_work(stream, &work);
+}
+
 static CUresult capture_memory(struct CUstream_st *stream, CUgraphNodeParams *params)
 {
     struct sgp_work work;
@@ -100,6 +109,7 @@ static const struct sgp_sink sink = {
     .set = capture_set,
     .host = capture_host,
     .event = capture_event,
+    .values = capture_values,
     .allocate = capture_allocate,
     .free = capture_free,
     .drop = sgp_graph_delete,

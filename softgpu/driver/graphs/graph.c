@@ -71,6 +71,9 @@ CUresult sgp_work_copy(struct sgp_work *to, const struct sgp_work *from)
     if (from->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         result = sgp_graph_clone(from->child, &to->child);
     }
+    if (from->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+        result = sgp_values_copy(from->values, &to->values);
+    }
     if (from->type == CU_GRAPH_NODE_TYPE_KERNEL) {
         if (!parameters_make(to)) {
             result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -151,6 +154,9 @@ void sgp_work_drop(struct sgp_work *work)
     }
     if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
         sgp_object_release(work->event);
+    }
+    if (work->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+        free(work->values);
     }
     if (sgp_is_of_memory(work->type) && work->memory) {
         sgp_graph_memory_release(work->memory);

@@ -5,6 +5,7 @@
 #include "code/launch.h"
 #include "stream/capture.h"
 #include "work/copy.h"
+#include "work/values.h"
 
 /* A conditional node: what it looks at, and the graphs of which it runs one. */
 struct sgp_conditional {
@@ -29,6 +30,7 @@ struct sgp_work {
         CUDA_MEMSET_NODE_PARAMS set;
         CUDA_HOST_NODE_PARAMS host;
         struct CUevent_st *event;
+        struct sgp_values *values; /* of a batch of memory operations */
         struct CUgraph_st *child;
         struct sgp_graph_memory *memory;
         struct sgp_conditional *conditional; /* of nodes alone: what is instantiated decides (decision.h) */

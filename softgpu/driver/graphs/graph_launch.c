@@ -41,6 +41,8 @@ static CUresult work_submit(const struct sgp_work *work, struct CUstream_st *str
         return sgp_event_record(work->event, stream);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return sgp_event_wait(stream, work->event);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return sgp_values_submit(stream, work->values);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
         sgp_graph_memory_launched(work->memory);
         return CUDA_SUCCESS;

@@ -1,6 +1,6 @@
 /*
  * Nodes by their kinds: parameters in, parameters out, as CUgraphNodeParams (cuda_api/common/graph_calls makes the
- * older calls of that). Semaphores and batches of memory operations are not served.
+ * older calls of that). Semaphores are not served.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +75,10 @@ CUresult sgp_work_of_params(struct sgp_work *work, struct CUctx_st *context, con
     case CU_GRAPH_NODE_TYPE_MEMSET:
         memcpy(&work->set, &params->memset, sizeof(work->set));
         result = sgp_set_check(&work->set);
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        result = params->memOp.flags ? CUDA_ERROR_INVALID_VALUE
+                                     : sgp_values_new(params->memOp.paramArray, params->memOp.count, &work->values);
         break;
     case CU_GRAPH_NODE_TYPE_HOST:
         work->host = params->host;
@@ -202,6 +206,10 @@ static CUresult node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodePara
         break;
     case CU_GRAPH_NODE_TYPE_MEMSET:
         memcpy(&params->memset, &work->set, sizeof(work->set));
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        params->memOp = (CUDA_BATCH_MEM_OP_NODE_PARAMS){
+            .ctx = work->context, .count = work->values->nr, .paramArray = work->values->list};
         break;
     case CU_GRAPH_NODE_TYPE_HOST:
         params->host = work->host;

@@ -9,6 +9,7 @@
 
 struct sgp_box;
 struct sgp_launch;
+struct sgp_values;
 
 /* Where the work of a captured stream goes, instead of into its queue. Each makes it a node behind what the stream did
  * so far; `context` is what it runs in. */
@@ -19,6 +20,7 @@ struct sgp_sink {
     CUresult (*set)(struct CUctx_st *context, struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set);
     CUresult (*host)(struct CUstream_st *stream, CUhostFn function, void *data);
     CUresult (*event)(struct CUstream_st *stream, struct CUevent_st *event, CUgraphNodeType type);
+    CUresult (*values)(struct CUstream_st *stream, struct sgp_values *values); /* takes them over */
     CUresult (*allocate)(struct CUstream_st *stream, uint64_t bytes, CUdeviceptr *address);
     CUresult (*free)(struct CUstream_st *stream, CUdeviceptr address);
     void (*drop)(struct CUgraph_st *graph); /* of a capture that nothing came of */

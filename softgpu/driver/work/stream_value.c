@@ -9,8 +9,10 @@
 
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
+#include "stream/capture.h"
 #include "stream/queue.h"
 #include "stream/stream.h"
+#include "work/values.h"
 
 #define MAX_OPERATIONS 256u
 #define NAP_MIN_NS     2000
@@ -19,8 +21,7 @@
 struct operations {
     struct sgp_command command;
     struct CUctx_st *context;
-    uint32_t nr;
-    CUstreamBatchMemOpParams list[];
+    struct sgp_values *values;
 };
 
 static bool is_64_bit(CUstreamBatchMemOpType operation)
@@ -109,11 +110,11 @@ static CUresult write_value(const CUstreamBatchMemOpParams *one, uint64_t bytes)
 
 static CUresult run(struct sgp_command *command)
 {
-    struct operations *operations = (struct operations *)command;
+    const struct operations *operations = (struct operations *)command;
     CUresult result = CUDA_SUCCESS;
 
-    for (uint32_t i = 0; i < operations->nr && !result; i++) {
-        const CUstreamBatchMemOpParams *one = &operations->list[i];
+    for (uint32_t i = 0; i < operations->values->nr && !result; i++) {
+        const CUstreamBatchMemOpParams *one = &operations->values->list[i];
         const uint64_t bytes = is_64_bit(one->operation) ? 8 : 4;
 
         if (one->operation == CU_STREAM_MEM_OP_BARRIER) {
@@ -154,29 +155,71 @@ static bool is_allowed(const CUstreamBatchMemOpParams *one)
            sgp_memory_range_ok(one->waitValue.address, bytes, true);
 }
 
+static CUresult copy_list(const CUstreamBatchMemOpParams *list, uint32_t nr, struct sgp_values **made)
+{
+    *made = malloc(sizeof(**made) + nr * sizeof(*list));
+    if (!*made) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    (*made)->nr = nr;
+    memcpy((*made)->list, list, nr * sizeof(*list));
+    return CUDA_SUCCESS;
+}
+
+CUresult sgp_values_new(const CUstreamBatchMemOpParams *list, uint32_t nr, struct sgp_values **made)
+{
+    if (!nr || nr > MAX_OPERATIONS || !list) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (uint32_t i = 0; i < nr; i++) {
+        if (!is_allowed(&list[i])) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return copy_list(list, nr, made);
+}
+
+CUresult sgp_values_copy(const struct sgp_values *from, struct sgp_values **made)
+{
+    return copy_list(from->list, from->nr, made);
+}
+
+static void finish(struct sgp_command *command)
+{
+    free(((struct operations *)command)->values);
+    free(command);
+}
+
+CUresult sgp_values_submit(struct CUstream_st *stream, const struct sgp_values *values)
+{
+    struct operations *operations = calloc(1, sizeof(*operations));
+    CUresult result = operations ? sgp_values_copy(values, &operations->values) : CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (result) {
+        free(operations);
+        return result;
+    }
+    operations->command = (struct sgp_command){.run = run, .finish = finish, .uses_no_memory = true};
+    operations->context = stream->object.context; /* the queue holds the stream, and that the context */
+    return sgp_queue_submit(stream, &operations->command, NULL);
+}
+
 static CUresult submit(CUstream handle, const CUstreamBatchMemOpParams *list, uint32_t nr)
 {
     struct CUstream_st *stream;
-    struct operations *operations;
+    struct sgp_values *values;
     CUresult result = sgp_enter_stream(handle, &stream);
 
     if (result) {
         return result;
     }
-    for (uint32_t i = 0; i < nr; i++) {
-        if (!is_allowed(&list[i])) {
-            return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-        }
+    result = sgp_values_new(list, nr, &values);
+    if (result || stream->capture) {
+        return sgp_leave(result ? result : stream->capture->sink->values(stream, values));
     }
-    operations = calloc(1, sizeof(*operations) + nr * sizeof(*list));
-    if (!operations) {
-        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    operations->command = (struct sgp_command){.run = run, .finish = sgp_command_free, .uses_no_memory = true};
-    operations->context = stream->object.context; /* the queue holds the stream, and that the context */
-    operations->nr = nr;
-    memcpy(operations->list, list, nr * sizeof(*list));
-    return sgp_leave(sgp_queue_submit(stream, &operations->command, NULL));
+    result = sgp_values_submit(stream, values);
+    free(values);
+    return sgp_leave(result);
 }
 
 static CUresult submit_one(CUstream stream, CUstreamBatchMemOpType operation, CUdeviceptr address, uint64_t value,
@@ -215,10 +258,7 @@ SGP_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, c
 SGP_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
                                           unsigned int flags)
 {
-    if (!count || count > MAX_OPERATIONS || !paramArray || flags) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return submit(stream, paramArray, count);
+    return flags ? CUDA_ERROR_INVALID_VALUE : submit(stream, paramArray, count);
 }
 
 SGP_EXPORT CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
