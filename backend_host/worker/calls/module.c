@@ -187,8 +187,11 @@ static CUresult read_variable(struct fgw_worker *worker, CUdeviceptr address, ui
     }
     const uint64_t left = bytes - offset;
     const uint64_t some_bytes = left < worker->layout.chunk_bytes ? left : worker->layout.chunk_bytes;
+    if (some_bytes == 0) {
+        return CUDA_SUCCESS; /* it is asked where the variable is: not by the legacy stream, beside a capture perhaps */
+    }
     CUresult result = driver->cuMemcpyDtoHAsync_v2 ? fgw_kernel_lend_context(worker) : CUDA_ERROR_NOT_SUPPORTED;
-    if (result == CUDA_SUCCESS && some_bytes > 0) {
+    if (result == CUDA_SUCCESS) {
         result = driver->cuMemcpyDtoHAsync_v2(to, address + offset, some_bytes, NULL);
     }
     return result == CUDA_SUCCESS ? driver->cuStreamSynchronize(NULL) : result;

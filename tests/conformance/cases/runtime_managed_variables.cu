@@ -69,6 +69,28 @@ ALONE(managed_variables_before_a_reset)
     }
 }
 
+/* The first work of a context is captured: that they are looked for then is nobody's business. */
+ALONE(managed_variables_beside_a_capture)
+{
+    another_variable = 4;
+    LAUNCH(use_variables<<<1, 1>>>(1));
+    DO(cudaDeviceSynchronize());
+    DO(cudaDeviceReset());
+    void *memory = nullptr;
+    cudaStream_t stream;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    DO(cudaMalloc(&memory, 4096));
+    DO(cudaStreamCreate(&stream));
+    DO(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    DO(cudaMemsetAsync(memory, 7, 4096, stream));
+    DO(cudaStreamEndCapture(stream, &graph));
+    DO(cudaGraphInstantiate(&executable, graph, 0));
+    DO(cudaGraphLaunch(executable, stream));
+    DO(cudaStreamSynchronize(stream));
+    say_device_bytes("memory", memory, 4096);
+}
+
 static const char *ptx = R"(
 .version 7.0
 .target sm_75
