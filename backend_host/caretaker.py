@@ -165,6 +165,11 @@ class Caretaker:
             if client.state == ClientState.HELLO:
                 self._region.refuse(client.index, CUDA_ERROR_SYSTEM_NOT_READY)
 
+    @property
+    def tenant(self) -> str:
+        """Whose programs it serves."""
+        return self._owner.tenant
+
     def time_out(self, worker: WorkerProcess) -> None:
         """Ends this worker, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT. Returns at once."""
         self._late.put(worker)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from backend_host.compiled_code import CompiledCode
 from backend_host.config import BY_DEVICE, Config
 from backend_host.device.failure import Failure
 from backend_host.device.gpu import Gpu, find, serving
@@ -30,11 +31,13 @@ from backend_host.service.kept import KeptVGpus, read_kept
 from backend_host.service.reload import Reloading
 from backend_host.sleep.sleepers import Sleepers
 from backend_host.space.telling import space_statistics
-from backend_host.statistics import DaemonStatistics
+from backend_host.statistics import CodeStatistics, DaemonStatistics
+from backend_host.vgpu_tenants import pids_by_tenant
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells, server_identity
 from backend_host.walls import cgroups
 from backend_host.walls.check import walls_of_host
+from backend_host.walls.tenants import Tenants
 from backend_host.worker._worker import lib
 
 
@@ -82,6 +85,7 @@ class Parts:
                 gpu.watched(self._watchdog_s(gpu), self.vgpus.time_out, self.vgpus.expel, self._gpu_failed)
             )
         self._watch_devices(stack)
+        self.code = self._compiled_code(stack) if "user" in walls else None
         self.sleepers.start()
         self.balancing = Balancing(self.gpus, self.vgpus, self.moves, config.balance)
         stack.callback(self.balancing.stop)
@@ -120,6 +124,15 @@ class Parts:
         stack.callback(self.old.end)
         self.vgpus.check_open = self.old.check
         self.old.start()
+
+    def _compiled_code(self, stack: contextlib.ExitStack) -> CompiledCode:
+        """Its bounds. Where workers stay who they are there is none of tenants."""
+        walls = self.config.walls
+        at_work = lambda: pids_by_tenant(self.vgpus.all())  # noqa: E731
+        code = CompiledCode(walls, Tenants(walls), at_work, self.vgpus.expel_tenant)
+        stack.callback(code.stop)
+        code.start()
+        return code
 
     def _make_movers(self, stack: contextlib.ExitStack) -> None:
         """What takes vGPUs off their devices, and whether the driver lets it: tried unasked where there are others to go to."""
@@ -185,6 +198,7 @@ class Parts:
             domain_uuids=self.domains.uuids(),
             waits_for=self.old.sentence(),
             nr_old_programs=self.old.nr,
+            compiled_code=CodeStatistics() if self.code is None else self.code.statistics(),
             spaces=tuple(space for gpu in self.gpus for space in space_statistics(gpu, self.vgpus.names(gpu), vgpus)),
         )
 

@@ -1,4 +1,4 @@
-"""Sizes and times as people write and read them."""
+"""Sizes, times and numbers of programs as people write and read them."""
 
 import argparse
 import re
@@ -45,6 +45,11 @@ def format_time(nr_ns: int) -> str:
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"
+
+
+def format_programs(nr: int) -> str:
+    """`one program`, `2 programs`."""
+    return "one program" if nr == 1 else f"{nr} programs"
 
 
 def size_argument(text: str) -> int:

@@ -255,6 +255,20 @@ class SpaceStatistics:
 
 
 @dataclass(frozen=True)
+class CodeStatistics:
+    """What `status --json` says of compiled code."""
+
+    nr_bytes: int = 0
+    """That all tenants had at the last look."""
+    free_bytes: int = 0
+    """Room of the file system that it lies in, at the last look."""
+    removed_bytes: int = 0
+    """Since the daemon's start, to make room."""
+    nr_ended: int = 0
+    """Times that a tenant's workers were ended, as they took far more room than they may."""
+
+
+@dataclass(frozen=True)
 class DaemonStatistics:
     """Everything `status --json` prints. Times in nanoseconds. `policy`, `slice_ns` and `device` are the first Gpu's, for readers of hosts with
     one."""
@@ -277,3 +291,5 @@ class DaemonStatistics:
     """How many those are."""
     spaces: tuple[SpaceStatistics, ...] = ()
     """vGPUs that may use a Gpu at the same time."""
+    compiled_code: CodeStatistics = CodeStatistics()
+    """Of tenants, kept for their next programs."""

@@ -26,6 +26,7 @@ from backend_host.restart.store import Store
 from backend_host.service.journal import about
 from backend_host.vgpu import Place, VGpu
 from backend_host.vgpu_making import Making, Wanted
+from backend_host.vgpu_tenants import pids_by_tenant
 from backend_host.vm.region_file import region_path
 from backend_host.worker_process import WorkerProcess
 from ivshmem.bells import Bells
@@ -251,12 +252,22 @@ class VGpuRegistry(Relocating):
         with self._lock:
             for vgpu in self._on(gpu):
                 if vgpu.index == index:
-                    vgpu.nr_expelled += 1
-                    vgpu.expelled_for = why
-                    self._keep(vgpu)
-                    log.error("vGPU %s: its workers are ended: %s", vgpu.name, why, extra=about(vgpu.name))
-                    for worker in vgpu.caretaker.workers():
-                        worker.stop()
+                    self._expel(vgpu, why)
+
+    def expel_tenant(self, tenant: str, why: str) -> None:
+        """The same of all vGPUs whose workers are this tenant's."""
+        with self._lock:
+            for vgpu in self._vgpus.values():
+                if tenant in pids_by_tenant([vgpu]):
+                    self._expel(vgpu, why)
+
+    def _expel(self, vgpu: VGpu, why: str) -> None:
+        vgpu.nr_expelled += 1
+        vgpu.expelled_for = why
+        self._keep(vgpu)
+        log.error("vGPU %s: its workers are ended: %s", vgpu.name, why, extra=about(vgpu.name))
+        for worker in vgpu.caretaker.workers():
+            worker.stop()
 
     def time_out(self, gpu: Gpu, slot: int, took_ns: int) -> None:
         """Ends the worker in this slot of the Gpu, whose work does not end and kept others waiting for so long; its program gets

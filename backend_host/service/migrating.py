@@ -13,7 +13,7 @@ from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Connection, Message
 from backend_host.move.words import AUTO, MOVERS, UNDER_WAY
 from backend_host.service.commands import Connect
-from backend_host.sizes import format_size, format_time
+from backend_host.sizes import format_programs, format_size, format_time
 
 LOOK_S = 0.05
 INTERRUPTED = 130
@@ -153,8 +153,7 @@ def not_done_text(migration: Message) -> str:
 
 
 def _programs(plan: Message) -> str:
-    nr = plan["nr_programs"]
-    return f"{'one program' if nr == 1 else f'{nr} programs'} with {format_size(plan['memory_bytes'])}"
+    return f"{format_programs(plan['nr_programs'])} with {format_size(plan['memory_bytes'])}"
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from backend_host.contexts import OFF, ON
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.service.commands import Connect
-from backend_host.sizes import format_size
+from backend_host.sizes import format_programs, format_size
 
 Command: TypeAlias = Callable[[argparse.Namespace, Connection], int]
 
@@ -77,10 +77,10 @@ def suspend(options: argparse.Namespace, connection: Connection) -> int:
     if out:
         moved = format_size(sum(each["linear_bytes"] - each["resident_bytes"] for each in out))
         asleep = [each for each in out if each["contexts"]["where"] == OFF]
-        contexts = f", and the contexts of {_count(asleep)}" if asleep else ""
+        contexts = f", and the contexts of {format_programs(len(asleep))}" if asleep else ""
         output.say(
-            f"{name} is suspended: {moved} of {_count(out)} left the device{contexts}. A program comes back with its next call, and all do "
-            f"with: fairgv-host resume {name}"
+            f"{name} is suspended: {moved} of {format_programs(len(out))} left the device{contexts}. "
+            f"A program comes back with its next call, and all do with: fairgv-host resume {name}"
         )
     else:
         output.say(f"no memory of {name} left the device")
@@ -112,7 +112,9 @@ def resume(options: argparse.Namespace, connection: Connection) -> int:
     waiting = [each for each in programs if each["contexts"]["where"] == OFF]
     if waiting:
         why = waiting[0]["contexts"]["why"] or "they go on coming back"
-        raise FairGVError(f"{name} is resumed, but the contexts of {_count(waiting)} are off the device still: {why}")
+        raise FairGVError(
+            f"{name} is resumed, but the contexts of {format_programs(len(waiting))} are off the device still: {why}"
+        )
     out = sum(each["linear_bytes"] - each["resident_bytes"] for each in programs)
     if out > 0:
         raise FairGVError(
@@ -138,10 +140,6 @@ def _is_on_its_way(program: Message) -> bool:
 
 def _stays(program: Message) -> bool:
     return bool(program["is_suspended"] and program["resident_bytes"] > 0)
-
-
-def _count(programs: Sequence[Message]) -> str:
-    return "one program" if len(programs) == 1 else f"{len(programs)} programs"
 
 
 def _called(program: Message) -> str:

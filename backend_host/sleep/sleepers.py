@@ -27,7 +27,7 @@ from backend_host.errors import FairGVError, RefusedError
 from backend_host.move.trial import Trial, plainly
 from backend_host.service.events import printable
 from backend_host.service.journal import about
-from backend_host.sizes import format_size
+from backend_host.sizes import format_programs, format_size
 from backend_host.sleep.errand import Errand
 from backend_host.suspension import host_left, served
 from backend_host.vgpu import VGpu
@@ -219,7 +219,9 @@ class Sleepers:
         late = {worker: "its program does not stand still" for worker in awake if worker not in on and _is_idle(worker)}
         self._keep(vgpu, on | late)
         took = ", ".join(f"{step} {ms:.1f} ms" for step, ms in laid.ms.items())
-        log.info("%s: contexts of %d programs left the device: %s", vgpu.name, len(off), took, extra=about(vgpu.name))
+        if off:
+            programs = format_programs(len(off))
+            log.info("%s: contexts of %s left the device: %s", vgpu.name, programs, took, extra=about(vgpu.name))
         if unknown:
             self._bring_back(vgpu, unknown)
             self._keep(vgpu, dict.fromkeys(unknown, "the process that takes contexts off the device came to no end"))
@@ -320,7 +322,8 @@ class Sleepers:
         vgpu.caretaker.end([by_pid[pid] for pid in woken.lost], CUDA_ERROR_DEVICE_UNAVAILABLE)
         if woken.on:
             took = ", ".join(f"{step} {ms:.1f} ms" for step, ms in woken.ms.items())
-            log.info("%s: contexts of %d programs are back: %s", vgpu.name, len(woken.on), took, extra=about(vgpu.name))
+            programs = format_programs(len(woken.on))
+            log.info("%s: contexts of %s are back: %s", vgpu.name, programs, took, extra=about(vgpu.name))
         left = {pid: worker for pid, worker in by_pid.items() if pid not in woken.on and pid not in woken.lost}
         for pid, worker in left.items():
             why = f"GPU {vgpu.gpu.number} has no room for the {format_size(due[pid])} that its contexts take"

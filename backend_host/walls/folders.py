@@ -1,6 +1,7 @@
-"""Folders that tenants own, as the daemon, which may be root, looks at them and does away with them: no link in them is followed.
+"""Folders that tenants own, as the daemon, which may be root, looks at them, removes files of them, and does away with them: no link in them is
+followed.
 
-Wrong when: `rm` is missing, or killed. What it leaves goes with the next daemon's `sweep`.
+Wrong when: `rm` is missing, or killed. What it leaves goes with the next `sweep`.
 """
 
 import contextlib
@@ -8,47 +9,97 @@ import errno
 import os
 import subprocess
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 _DEPTH = 8
-_NR_FILES = 20_000
+NR_FILES = 20_000
 """Of compiled code, with room: caches of device libraries are two folders deep and have some thousand files."""
+_NR_ENTRIES = 2 * NR_FILES
+"""Files and folders that are looked at: with more it is no compiled code."""
 _GONE = ".gone-"
 _OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """What this process, or the host, has no more of, whatever a tenant put into its folder."""
+_at_it: set[Path] = set()
+"""What is being removed."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
-def is_within(folder: Path, most_bytes: int) -> bool:
-    """
-    Whether what is in it takes no more room than that; False, too, where it is deeper or has more files than compiled code. Raises OSError:
-    it could not be looked at, for want of descriptors or memory.
-    """
+@dataclass(frozen=True)
+class File:
+    """Anything but a folder: its names from the tenant's folder down, the room it takes, when it was used last. Its owner may have written any
+    time there."""
+
+    path: tuple[str, ...]
+    nr_bytes: int
+    used_ns: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Of a tenant's folder; `nr_bytes` with the folders in it."""
+
+    files: Sequence[File]
+    nr_bytes: int
+
+
+class NoCodeError(Exception):
+    """What lies there is no compiled code: it is deeper, or much more, or no folder at all."""
+
+
+def contents(folder: Path) -> Contents:
+    """What is in it. Raises NoCodeError, and OSError where it could not be looked at, for want of descriptors or memory."""
+    files: list[File] = []
     try:
-        return (
-            _room(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), most_bytes, _DEPTH, [_NR_FILES]) >= 0
-        )
+        nr_bytes = _look(os.open(folder, _FOLDER), (), files, [_NR_ENTRIES])
+    except FileNotFoundError:  # another daemon took it away
+        return Contents((), 0)
     except OSError as error:  # a hostile tenant puts something else in a folder's place
         if error.errno in _OURS:
             raise
-        return False
+        raise NoCodeError from error
+    return Contents(files, nr_bytes)
 
 
-def _room(fd: int, left_bytes: int, depth: int, nr_left: list[int]) -> int:
-    """What is left of the bytes, negative when it is too little. Closes the descriptor."""
+def _look(fd: int, above: tuple[str, ...], files: list[File], nr_left: list[int]) -> int:
+    """The bytes of all that is in it. Closes the descriptor."""
+    nr_bytes = 0
     try:
         with os.scandir(fd) as entries:
             for entry in entries:
                 nr_left[0] -= 1
+                if nr_left[0] < 0 or len(above) == _DEPTH:
+                    raise NoCodeError
                 with contextlib.suppress(FileNotFoundError):  # a compiler removed what it made
-                    left_bytes -= entry.stat(follow_symlinks=False).st_blocks * 512
-                    if left_bytes < 0 or nr_left[0] < 0 or depth == 0:
-                        return -1
+                    status = entry.stat(follow_symlinks=False)
+                    nr_bytes += status.st_blocks * 512
+                    path = (*above, entry.name)
                     if entry.is_dir(follow_symlinks=False):
-                        below = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
-                        left_bytes = _room(below, left_bytes, depth - 1, nr_left)
+                        nr_bytes += _look(os.open(entry.name, _FOLDER, dir_fd=fd), path, files, nr_left)
+                    else:
+                        used_ns = max(status.st_atime_ns, status.st_mtime_ns)
+                        files.append(File(path, status.st_blocks * 512, used_ns))
     finally:
         os.close(fd)
-    return left_bytes
+    return nr_bytes
+
+
+def remove(folder: Path, file: File) -> bool:
+    """Whether this did it: its owner may have been first, or put something else there."""
+    try:
+        fd = os.open(folder, _FOLDER)
+        try:
+            for name in file.path[:-1]:
+                below = os.open(name, _FOLDER, dir_fd=fd)
+                os.close(fd)
+                fd = below
+            os.unlink(file.path[-1], dir_fd=fd)
+        finally:
+            os.close(fd)
+    except OSError:
+        return False
+    return True
 
 
 def discard(path: Path) -> None:
@@ -59,16 +110,24 @@ def discard(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what a daemon which ended had not removed yet."""
+    """Removes what was not removed yet: a daemon ended, or a tenant put more into it meanwhile."""
     for gone in folder.glob(f"{_GONE}*"):
         _begin_to_remove(gone)
 
 
 def _begin_to_remove(path: Path) -> None:
-    with contextlib.suppress(RuntimeError):  # no more threads: the next daemon does it
+    if path in _at_it:
+        return
+    _at_it.add(path)
+    try:
         threading.Thread(target=_remove, args=(path,), name="remove", daemon=True).start()
+    except RuntimeError:  # no more threads
+        _at_it.discard(path)
 
 
 def _remove(path: Path) -> None:
     """Python's own way recurses, and keeps a descriptor for each level, of which a tenant may make any number."""
-    subprocess.run(["rm", "-rf", "--one-file-system", "--", path], check=False, stderr=subprocess.DEVNULL)
+    try:
+        subprocess.run(["rm", "-rf", "--one-file-system", "--", path], check=False, stderr=subprocess.DEVNULL)
+    finally:
+        _at_it.discard(path)

@@ -38,7 +38,7 @@ class WallSettings:
     """Where compiled code is kept, a folder for each tenant; empty: /var/cache/fairgv of root, else fairgv/tenants in
     the user's cache folder."""
     cache_bytes: int = 1 << 30
-    """Most of a tenant's compiled code: one that has more when a worker of its starts begins with none."""
+    """Most of a tenant's compiled code: what it used longest ago goes."""
     memory_bytes: int = 4 << 30
     """What the workers of a vGPU may have together, beside what the region, its window and softgpu's device memory take."""
     processes: int = 1024
@@ -46,6 +46,10 @@ class WallSettings:
     allow_missing: tuple[str, ...] = ()
     """Walls without which the daemon starts all the same, where this host has them not: of user, mount, pid, ipc, net, cgroup, landlock,
     filter."""
+    cache_sum_bytes: int = 16 << 30
+    """Most of all tenants' compiled code together: what was used longest ago goes, but nobody falls below its even share by that."""
+    cache_free_bytes: int = 1 << 30
+    """So much room compiled code leaves on its file system, or a tenth of that where it is less."""
 
     @property
     def first_uid(self) -> int:
@@ -79,8 +83,8 @@ class WallSettings:
             raise ConfigError(f"users must be FIRST-LAST, two user ids from {_FIRST_UID}, not {self.users!r}")
         if not isinstance(self.cache_dir, str):
             raise ConfigError(f"cache_dir must be a path, not {self.cache_dir!r}")
-        for name, nbytes in (("memory", self.memory_bytes), ("cache", self.cache_bytes)):
-            if not 0 < nbytes < 1 << 50:
+        for name, field in SIZES.items():
+            if not 0 < (nbytes := getattr(self, field)) < 1 << 50:
                 raise ConfigError(f"{name} must be from 1 byte to 1024T, not {nbytes} bytes")
         if not isinstance(self.processes, int) or isinstance(self.processes, bool) or not 0 < self.processes < 1 << 22:
             raise ConfigError(f"processes must be from 1 to 4194303, not {self.processes!r}")
@@ -96,7 +100,12 @@ class WallSettings:
         return replace(self, allow_missing=(*self.allow_missing, *names)).checked()
 
 
-SIZES = {"memory": "memory_bytes", "cache": "cache_bytes"}
+SIZES = {
+    "memory": "memory_bytes",
+    "cache": "cache_bytes",
+    "cache_sum": "cache_sum_bytes",
+    "cache_free": "cache_free_bytes",
+}
 """Fields whose key in a file is another, in which a size may be a text."""
 
 KEYS = frozenset({field.name for field in fields(WallSettings)} - set(SIZES.values()) | set(SIZES))

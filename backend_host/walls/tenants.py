@@ -15,7 +15,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import logging
 import os
 import re
 import stat
@@ -29,8 +28,6 @@ from backend_host.walls.settings import WallSettings
 _NAME = re.compile(r"[a-z]+-[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UID = re.compile(r"^Uid:\t(\d+)", re.MULTILINE)
 _LOCK = ".lock"
-
-log = logging.getLogger("fairgv.walls")
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ class Tenants:
 
     def __init__(self, settings: WallSettings) -> None:
         self.folder = settings.cache_path
-        self._most_bytes = settings.cache_bytes
         self._range = range(settings.first_uid, settings.last_uid + 1)
         self._is_root = os.geteuid() == 0
         self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -66,14 +62,25 @@ class Tenants:
         folder = self.folder / name
         with self._locked():
             uid = self._uid_in(folder)
-            if uid is not None and not folders.is_within(folder, self._most_bytes):
-                log.warning("the compiled code of tenant %s has grown too large; it begins anew", name)
-                self._replace(folder, uid)
             if uid is None:
                 uid = self._free_uid()
                 self._replace(folder, uid)
             os.utime(folder)
         return Tenant(name, uid if self._is_root else 0)
+
+    def folders(self) -> list[Path]:
+        """All that tenants of this host have."""
+        return [folder for folder in self.folder.iterdir() if _NAME.fullmatch(folder.name)]
+
+    def begin_anew(self, name: str) -> None:
+        """Takes away all that is in the folder of this tenant, which keeps its user. Raises OSError."""
+        folder = self.folder / name
+        with self._locked():
+            uid = self._uid_in(folder)
+            if uid is not None:
+                self._replace(folder, uid)
+            else:
+                folders.discard(folder)
 
     def _uid_in(self, folder: Path) -> int | None:
         """Whose the folder is, if it is one that we made."""
@@ -97,7 +104,7 @@ class Tenants:
     def _free_uid(self) -> int:
         if not self._is_root:
             return os.geteuid()
-        found = [folder for folder in self.folder.iterdir() if _NAME.fullmatch(folder.name)]
+        found = self.folders()
         taken = {folder.lstat().st_uid for folder in found}
         at_work = _uids_at_work()
         free = next((uid for uid in self._range if uid not in taken and uid not in at_work), None)

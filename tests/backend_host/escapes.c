@@ -232,21 +232,57 @@ static long threads(void)
     return nr ? nr : -1;
 }
 
+/* Writes so many MiB; how many there was room for. */
+static long write_mib(int file, long most)
+{
+    static char block[MIB];
+    long nr = 0;
+    memset(block, 1, sizeof(block));
+    while (nr < most && write(file, block, sizeof(block)) == (ssize_t)sizeof(block)) {
+        nr++;
+    }
+    return nr;
+}
+
 /* One file of so many MiB at this path; how many there was room for. */
 static long fill(void)
 {
-    static char block[MIB];
     const int file = open(text(1), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    long nr = 0;
-    memset(block, 1, sizeof(block));
     if (file < 0) {
         return -1;
     }
-    while (nr < number(2) && write(file, block, sizeof(block)) == (ssize_t)sizeof(block)) {
-        nr++;
-    }
+    const long nr = write_mib(file, number(2));
     close(file);
     unlink(text(1));
+    return nr;
+}
+
+/* The same; it stays. */
+static long keep(void)
+{
+    const int file = open(text(1), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (file < 0) {
+        return -1;
+    }
+    const long nr = write_mib(file, number(2));
+    close(file);
+    return nr;
+}
+
+/* The same of a file that no folder shows, and that stays open, or mapped alone. */
+static long hold(void)
+{
+    const int file = open(text(1), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (file < 0 || unlink(text(1))) {
+        return -1;
+    }
+    const long nr = write_mib(file, number(2));
+    if (!strcmp(text(3), "mapped")) {
+        if (mmap(NULL, MIB, PROT_READ, MAP_SHARED, file, 0) == MAP_FAILED) {
+            return -1;
+        }
+        close(file);
+    }
     return nr;
 }
 
@@ -346,6 +382,8 @@ static const struct attack {
     {"forks", forks},
     {"threads", threads},
     {"fill", fill},
+    {"keep", keep},
+    {"hold", hold},
     {"files", files},
     {"duplicates", duplicates},
     {"flood", flood},

@@ -24,6 +24,7 @@ from backend_host.nvml.figures import Figures
 from backend_host.service.events import Events
 from backend_host.statistics import (
     ClientStatistics,
+    CodeStatistics,
     CoschedulingStatistics,
     DaemonStatistics,
     DeviceStatistics,
@@ -70,6 +71,7 @@ def documented(heading: str) -> set[str]:
     ("heading", "kind"),
     [
         ("status", DaemonStatistics),
+        ("compiled code", CodeStatistics),
         ("device", DeviceStatistics),
         ("Gpu", GpuStatistics),
         ("figures", Figures),

@@ -1,11 +1,11 @@
-"""Sizes and times as people write and read them."""
+"""Sizes, times and numbers of programs as people write and read them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backend_host.errors import ConfigError
-from backend_host.sizes import format_size, format_time, parse_size
+from backend_host.sizes import format_programs, format_size, format_time, parse_size
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,8 @@ def test_what_is_formatted_parses_back_to_within_a_rounding(nr_bytes: int) -> No
 )
 def test_format_time(nr_ns: int, text: str) -> None:
     assert format_time(nr_ns) == text
+
+
+@pytest.mark.parametrize(("nr", "text"), [(0, "0 programs"), (1, "one program"), (2, "2 programs")])
+def test_programs(nr: int, text: str) -> None:
+    assert format_programs(nr) == text

@@ -3,12 +3,10 @@
 import contextlib
 import errno
 import os
-import resource
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +18,6 @@ from tests.end_to_end.host import wait_until
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has tenants with ids of their own")
 
 FIRST = 2_100_000_000
-NR_LOOKED_THROUGH = 5
-"""Descriptors that it takes: for the lock, and two each for a folder and one in it."""
 DEEP = 3000
 """Deeper than Python recurses, and than a process has descriptors by default."""
 
@@ -154,83 +150,6 @@ def test_what_a_daemon_had_not_removed_goes_with_the_next(folder: Path) -> None:
     (folder / ".gone-1" / "a").mkdir(parents=True)
     Tenants(settings(folder)).take(tenants.take("domain-a").name)
     wait_until(lambda: {path.name for path in folder.iterdir()} == {"domain-a", ".lock"}, "it is removed")
-
-
-@pytest.mark.parametrize("way", ["bytes", "files", "depth"])
-def test_compiled_code_has_a_bound(folder: Path, way: str) -> None:
-    """A tenant that has more begins anew, with its id; it alone."""
-    tenants = Tenants(replace(settings(folder), cache_bytes=64 << 20))
-    large, other = tenants.take("domain-a"), tenants.take("domain-b")
-    for tenant in (large, other):
-        (folder / tenant.name / "cuda").mkdir()
-        (folder / tenant.name / "cuda" / "code").write_bytes(bytes(1 << 20))
-    fill(folder / large.name, way)
-    assert tenants.take(large.name) == large
-    assert tenants.take(other.name) == other
-    assert [path.name for path in (folder / large.name).iterdir()] == []
-    assert (folder / other.name / "cuda" / "code").exists()
-
-
-def test_compiled_code_that_cannot_be_looked_at_is_kept(folder: Path) -> None:
-    """A daemon short of descriptors begins no worker, rather than to take the code away from under those of the tenant's that there are."""
-    tenants = Tenants(settings(folder))
-    own = folder / tenants.take("user-0").name
-    (own / "softgpu").mkdir()
-    (own / "softgpu" / "code").touch()
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(NR_LOOKED_THROUGH + 1)]
-    for descriptor in free:
-        os.close(descriptor)
-    refused = []
-    for nr_free, end in enumerate(free):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (end, limits[1]))
-        try:
-            tenants.take("user-0")
-        except OSError as error:
-            refused.append((nr_free, error.errno))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        assert (own / "softgpu" / "code").exists()
-    assert refused == [(nr_free, errno.EMFILE) for nr_free in range(NR_LOOKED_THROUGH)]
-
-
-def test_files_that_go_meanwhile_are_no_reason_to_begin_anew(folder: Path) -> None:
-    """A tenant's compilers make files and folders beside its code, and remove them, while another of its programs begins."""
-    tenants = Tenants(settings(folder))
-    own = folder / tenants.take("user-0").name
-    (own / "code").write_bytes(bytes(4096))
-    is_over = threading.Event()
-
-    def compile_often() -> None:
-        number = 0
-        while not is_over.is_set():
-            number += 1
-            work = own / f"work-{number}"
-            with contextlib.suppress(FileNotFoundError):  # all of it was taken away
-                work.mkdir()
-                (work / "part").touch()
-                (work / "part").unlink()
-                work.rmdir()
-
-    compiler = threading.Thread(target=compile_often)
-    compiler.start()
-    try:
-        for _ in range(3000):
-            tenants.take("user-0")
-            assert (own / "code").exists()
-    finally:
-        is_over.set()
-        compiler.join()
-
-
-def fill(tenant: Path, way: str) -> None:
-    if way == "bytes":
-        (tenant / "large").write_bytes(bytes(65 << 20))
-    elif way == "files":
-        for number in range(20_001):
-            (tenant / f"{number}").touch()
-    else:
-        (tenant / "/".join("d" * 20)).mkdir(parents=True)
 
 
 def test_a_folder_that_is_a_link(folder: Path, tmp_path: Path) -> None:

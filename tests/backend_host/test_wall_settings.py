@@ -17,8 +17,9 @@ def read(tmp_path: Path, text: str) -> WallSettings:
 
 def test_all_keys(tmp_path: Path) -> None:
     text = 'users = "5000-5001"\ncache_dir = "/c"\ncache = "2G"\nmemory = "1G"\nprocesses = 7\nallow_missing = ["net"]'
+    text += '\ncache_sum = "3G"\ncache_free = "5M"'
     found = read(tmp_path, text)
-    assert found == WallSettings("5000-5001", "/c", 2 << 30, 1 << 30, 7, ("net",))
+    assert found == WallSettings("5000-5001", "/c", 2 << 30, 1 << 30, 7, ("net",), 3 << 30, 5 << 20)
     assert (found.first_uid, found.last_uid, found.cache_path) == (5000, 5001, Path("/c"))
 
 
@@ -41,6 +42,8 @@ def test_nothing_said(tmp_path: Path) -> None:
         ("cache_dir = 5", "cache_dir must be"),
         ('memory = "0"', "memory must be"),
         ('cache = "0"', "cache must be"),
+        ('cache_sum = "0"', "cache_sum must be"),
+        ('cache_free = "2048T"', "cache_free must be"),
         ('memory = "much"', "much"),
         ("processes = 0", "processes must be"),
         ("processes = true", "processes must be"),

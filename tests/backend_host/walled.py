@@ -42,7 +42,7 @@ class WalledHost(Host):
     def __init__(
         self, library: Path, kind: str = "soft", without: Collection[str] = (), settings: WallSettings = WALLS
     ) -> None:
-        self._kind, self._without, self._settings = kind, frozenset(without), settings
+        self._kind, self._without, self.settings = kind, frozenset(without), settings
         super().__init__(library)
 
     def _worker_start(
@@ -52,17 +52,17 @@ class WalledHost(Host):
         names = ours.walls.names - self._without
         root = ours.root
         if self._kind != "soft":
-            root = root_of_worker(self._kind, str(library), [""], ours.environment, WALLS.cache_path)
+            root = root_of_worker(self._kind, str(library), [""], ours.environment, self.settings.cache_path)
             root.read(SOFTGPU.parent)
             root.write(f"{self.state.name}/device.0")
         return replace(
             ours,
             kind=self._kind,
             root=root,
-            walls=Walls(names, self._settings, ours.walls.device_memory_bytes if self._kind == "soft" else 0),
+            walls=Walls(names, self.settings, ours.walls.device_memory_bytes if self._kind == "soft" else 0),
             tenants=ours.tenants if "user" in names else None,
             groups=ours.groups if "cgroup" in names else None,
-            memory_bytes=self._settings.memory_bytes,
+            memory_bytes=self.settings.memory_bytes,
         )
 
 
@@ -79,6 +79,7 @@ class Captive:
 
     def __init__(self, host: WalledHost, region: Region) -> None:
         self.served = Served(host, region)
+        self._caches = host.settings.cache_path
         self.guest = self.served.primary()
         assert self.guest.load(PTX).result == 0
 
@@ -98,7 +99,7 @@ class Captive:
     @property
     def cache(self) -> Path:
         """The folder of its tenant, from outside."""
-        return WALLS.cache_path / tenant_of(self.served.vgpu)
+        return self._caches / tenant_of(self.served.vgpu)
 
     def close(self) -> None:
         self.guest.close()

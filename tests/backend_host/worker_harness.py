@@ -54,6 +54,8 @@ class Host:
     """The daemon's part, by hand: a control page, and workers."""
 
     running: ClassVar[list[Host]] = []
+    settings = WALLS
+    """Of its walls."""
 
     def __init__(
         self,
@@ -83,8 +85,8 @@ class Host:
             "FAIRGV_SOFTGPU_WALL": "1",
             "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
         }
-        variables = worker_environment({**os.environ, **own, **environment}, names, WALLS.cache_bytes)
-        root = root_of_worker("soft", str(library), [], variables, WALLS.cache_path)
+        variables = worker_environment({**os.environ, **own, **environment}, names, self.settings.cache_bytes)
+        root = root_of_worker("soft", str(library), [], variables, self.settings.cache_path)
         root.read(SOFTGPU.parent, ROOT / "tests")
         for folder in shared:
             folder.chmod(0o777)
@@ -93,12 +95,12 @@ class Host:
             library=str(library),
             ordinal=0,
             kind="soft",
-            walls=Walls(names, WALLS, SOFTGPU_BYTES),
+            walls=Walls(names, self.settings, SOFTGPU_BYTES),
             root=root,
             environment=variables,
-            tenants=Tenants(WALLS) if "user" in names else None,
+            tenants=Tenants(self.settings) if "user" in names else None,
             groups=Groups(cgroups.find(), next(_numbers)) if "cgroup" in names else None,
-            memory_bytes=WALLS.memory_bytes + SOFTGPU_BYTES,
+            memory_bytes=self.settings.memory_bytes + SOFTGPU_BYTES,
             program=program,
         )
 
