@@ -59,6 +59,13 @@ def moved(served: Served) -> tuple[int, int]:
     return worker.swapped_out_bytes, worker.swapped_in_bytes
 
 
+def compared(served: Served) -> tuple[int, int]:
+    """Bytes that were looked at twice, and what of them had changed."""
+    worker = served.host.control.worker(served.worker.slot)
+    assert worker is not None
+    return worker.compared_bytes, worker.changed_bytes
+
+
 def bring_out(served: Served, target: int = 0) -> None:
     set_target(served, target)
     wait_for(served, lambda each: each.resident_bytes <= target, "it has gone")
@@ -107,12 +114,14 @@ def test_what_did_not_change_is_not_brought_out_again(served: Served) -> None:
     guest = served.guest
     [address] = filled(guest, 1, 4 * STEP)
     bring_out(served)
+    assert compared(served) == (0, 0), "nobody knows how it was before"
     set_target(served, CAPACITY)
     guest.ok("cuMemsetD32Async", dstDevice=address + 2 * STEP + 4000, ui=9, N=1, hStream=0)
     assert first_word(guest, address + 2 * STEP + 4000) == 9
     before = moved(served)
     bring_out(served)
     assert moved(served) == (before[0] + STEP, before[1]), "the block of the word that changed"
+    assert compared(served) == (4 * STEP, STEP)
     set_target(served, CAPACITY)
     assert words(guest, [address], 4 * STEP) == [(1, 1)]
     assert first_word(guest, address + 2 * STEP + 4000) == 9
@@ -120,6 +129,7 @@ def test_what_did_not_change_is_not_brought_out_again(served: Served) -> None:
     guest.ok("cuCtxSynchronize")
     bring_out(served)
     assert moved(served)[0] == before[0] + 2 * STEP, "it changed again, to what it had been"
+    assert compared(served) == (8 * STEP, 2 * STEP)
 
 
 def test_zeros_are_not_brought_out(served: Served) -> None:

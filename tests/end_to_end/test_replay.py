@@ -138,6 +138,9 @@ def test_the_best_mover_is_replay_and_nothing_is_left_there(host: Host) -> None:
     assert plan[0] == f"web would move from GPU {here} to GPU {1 - here} by replay: one program with 18 MiB"
     answer = move(host, "web")
     assert answer.stdout.splitlines()[-1].startswith(f"web is on GPU {1 - here}: its programs stood still for ")
+    totals = vgpu(host, "web")["totals"]
+    assert totals["compared_bytes"] >= 18 << 20, "all was looked at again in the pause"
+    assert totals["changed_bytes"] == 0, "it stood still"
     assert migrate(host, "web")["plan"]["mover"] == "replay"
     program.computes()
     assert [gpu["used_bytes"] > 0 for gpu in devices(host)] == [number(host, "web") == gpu for gpu in (0, 1)]

@@ -34,6 +34,19 @@ static inline bool fgw_print_is_same(const struct fgw_print *print, const struct
     return print->values[0] == other->values[0] && print->values[1] == other->values[1];
 }
 
+/* What prints told of memory that has been printed before. */
+struct fgw_compared {
+    uint64_t bytes, changed_bytes;
+};
+
+/* A print of the memory whose print was `before`. */
+static inline void fgw_print_compare(const struct fgw_print *before, const struct fgw_print *now,
+                                     struct fgw_compared *compared)
+{
+    compared->bytes += FGW_PRINT_BYTES;
+    compared->changed_bytes += fgw_print_is_same(before, now) ? 0 : FGW_PRINT_BYTES;
+}
+
 #define FGW_MOST_PRINTS  128u /* of one submission */
 #define FGW_PRINT_PLACES 4u   /* submissions at once */
 

@@ -139,8 +139,11 @@ static const struct fgw_print *prints_of(const struct fgw_worker *worker, const 
 static CUresult copy_out(struct fgw_worker *worker, struct fgw_move *move, struct fgw_swap_copy *copy)
 {
     const CUstream stream = worker->calls->swap.stream;
-    CUresult result =
-        fgw_swap_copy_out(&worker->driver, copy, move->address, prints_of(worker, move), stream, &move->copied_bytes);
+    const struct fgw_print *prints = prints_of(worker, move);
+    const struct fgw_compared compared = fgw_swap_copy_compare(copy, prints);
+    CUresult result = fgw_swap_copy_out(&worker->driver, copy, move->address, prints, stream, &move->copied_bytes);
+    fgw_count(&worker->slot->compared_bytes, compared.bytes);
+    fgw_count(&worker->slot->changed_bytes, compared.changed_bytes);
     return result == CUDA_SUCCESS ? worker->driver.cuEventRecord(move->end, stream) : result;
 }
 

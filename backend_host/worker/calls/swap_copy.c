@@ -69,6 +69,19 @@ CUresult fgw_swap_copy_in(const struct fgv_driver *driver, struct fgw_swap_copy 
     return result;
 }
 
+struct fgw_compared fgw_swap_copy_compare(const struct fgw_swap_copy *copy, const struct fgw_print *prints)
+{
+    static const struct fgw_print zeros;
+    struct fgw_compared compared = {0};
+    for (uint32_t i = 0; prints && i < copy->nr; i++) {
+        const struct fgw_swap_block *block = &copy->blocks[i];
+        if (block->is_known || block->is_zero) {
+            fgw_print_compare(block->is_zero ? &zeros : &block->print, &prints[i], &compared);
+        }
+    }
+    return compared;
+}
+
 /* What is copied over is not what its print says, until all of it is there. */
 static void choose(struct fgw_swap_copy *copy, const struct fgw_print *prints)
 {

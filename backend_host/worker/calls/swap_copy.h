@@ -34,6 +34,8 @@ CUresult fgw_swap_copy_in(const struct fgv_driver *driver, struct fgw_swap_copy 
 /* Submits the copies of what has to go; `prints` of the memory as it is, NULL: all has to. */
 CUresult fgw_swap_copy_out(const struct fgv_driver *driver, struct fgw_swap_copy *copy, uint64_t address,
                            const struct fgw_print *prints, CUstream stream, uint64_t *copied_bytes);
+/* What these prints tell of the memory since it left the last time. */
+struct fgw_compared fgw_swap_copy_compare(const struct fgw_swap_copy *copy, const struct fgw_print *prints);
 /* Those copies have ended, and the memory was as the same prints say. */
 void fgw_swap_copy_fill(struct fgw_swap_copy *copy, const struct fgw_print *prints);
 

@@ -145,7 +145,13 @@ static CUresult copy_changed(struct fgw_ahead *ahead, struct fgw_ahead_piece *pi
                              uint64_t *changed_bytes)
 {
     const struct fgw_print *now = fgw_printer_prints(&ahead->printer, 0);
+    struct fgw_compared compared = {0};
     CUresult result = CUDA_SUCCESS;
+    for (uint64_t i = 0; piece->is_there && i < nr; i++) {
+        fgw_print_compare(&piece->prints[first + i], &now[i], &compared);
+    }
+    atomic_fetch_add_explicit(&ahead->compared->bytes, compared.bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ahead->compared->changed_bytes, compared.changed_bytes, memory_order_relaxed);
     for (uint64_t i = 0, end; i < nr && result == CUDA_SUCCESS; i = end) {
         end = i + 1;
         if (piece->is_there && fgw_print_is_same(&piece->prints[first + i], &now[i])) {

@@ -16,6 +16,11 @@
 
 struct fgw_ahead_piece;
 
+/* As struct fgw_compared, for others to read meanwhile; it outlives what is ahead. */
+struct fgw_ahead_compared {
+    _Atomic uint64_t bytes, changed_bytes;
+};
+
 struct fgw_ahead {
     const struct fgv_driver *driver; /* that counts nothing */
     CUcontext context;               /* of the device that memory is on, for copies */
@@ -25,6 +30,7 @@ struct fgw_ahead {
     struct fgw_ahead_piece *pieces; /* by address */
     uint32_t nr, room;
     _Atomic uint64_t copied_bytes; /* for others to read meanwhile */
+    struct fgw_ahead_compared *compared;
 };
 
 /* In the context, which is current; `code` of what takes fingerprints. It says why not, NULL: it is begun. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "calls/event_time.h"
 #include "calls/memory.h"
@@ -49,6 +50,8 @@ struct fgw_replay {
     CUdevice from;
     struct fgw_equals *equals;
     struct fgw_ahead ahead;
+    struct fgw_ahead_compared compared; /* by the thread */
+    struct fgw_compared counted;        /* of that, in the page */
     struct fgw_saver whole, before, now;
     struct fgw_event_mark mark; /* of the device before */
 };
@@ -225,7 +228,8 @@ static void begin(struct fgw_worker *worker)
     replay->worker = worker;
     replay->is_for_good = false;
     replay->from = worker->device;
-    replay->ahead = (struct fgw_ahead){.driver = &replay->driver, .from = worker->device, .to = to};
+    replay->ahead =
+        (struct fgw_ahead){.driver = &replay->driver, .from = worker->device, .to = to, .compared = &replay->compared};
     replay->equals = fgw_equals_new(worker, &replay->driver, to);
     fgw_ways_renew(worker, false);
     replay->state = COPYING;
@@ -357,6 +361,16 @@ static bool may_cross(struct fgw_worker *worker, bool is_settled)
            fgw_track_is_still(worker);
 }
 
+static void count_compared(struct fgw_worker *worker, struct fgw_replay *replay)
+{
+    const struct fgw_compared now = {.bytes = atomic_load_explicit(&replay->compared.bytes, memory_order_relaxed),
+                                     .changed_bytes =
+                                         atomic_load_explicit(&replay->compared.changed_bytes, memory_order_relaxed)};
+    fgw_count(&worker->slot->compared_bytes, now.bytes - replay->counted.bytes);
+    fgw_count(&worker->slot->changed_bytes, now.changed_bytes - replay->counted.changed_bytes);
+    replay->counted = now;
+}
+
 void fgw_replay_poll(struct fgw_worker *worker, bool is_settled)
 {
     struct fgw_replay *replay = worker->replay;
@@ -379,6 +393,7 @@ void fgw_replay_poll(struct fgw_worker *worker, bool is_settled)
         enter(replay, DROPPING);
     }
     replay->has_tried &= is_wanted;
+    count_compared(worker, replay);
     atomic_store_explicit(&worker->slot->ahead_bytes,
                           atomic_load_explicit(&replay->ahead.copied_bytes, memory_order_relaxed),
                           memory_order_relaxed);
