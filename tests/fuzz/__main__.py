@@ -18,7 +18,8 @@ from pathlib import Path
 
 from tests.fuzz.build import HERE, OUT, build
 from tests.fuzz.by_lines import Target, fuzz, lines_with_code
-from tests.fuzz.inputs import pack
+from tests.fuzz.daemon_programs import DAEMON_PROGRAMS
+from tests.fuzz.inputs import SPAN, pack
 from tests.fuzz.programs import PROGRAMS
 from tests.fuzz.python_targets import targets
 
@@ -31,12 +32,15 @@ HANDLERS = ("/calls/", "/client/", "/parts/")
 
 
 def write_seeds(folder: Path) -> None:
-    """Each program of records, with each way of running it."""
+    """Each program of records, with each way of running it; and those of the daemon's."""
     for name, records in PROGRAMS.items():
-        for flags in range(16):
+        for flags in range(2 * SPAN):
             (folder / f"{name.replace(' ', '-')}-{flags}").write_bytes(
                 pack(records, flags=flags, busy=64 * (flags % 2))
             )
+    for number, (flags, told) in enumerate(DAEMON_PROGRAMS.values()):
+        for busy in (0, 64):
+            (folder / f"daemon-{number}-{busy}").write_bytes(pack(told, flags=flags | busy // 64, busy=busy))
 
 
 def run(program: Path, name: str, minutes: float) -> tuple[int, list[Path]]:

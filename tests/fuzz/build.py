@@ -18,16 +18,18 @@ OUT = build_ffi.ROOT / "build" / "fuzz"
 CLANG = "clang-14"
 OWN = (
     "worker.c",
+    "daemon.c",
     "mutator.c",
     "objects.c",
     "stand_code.c",
     "stand_memory.c",
     "stand_nodes.c",
+    "stand_swap.c",
     "stand_work.c",
     "system.c",
 )
-LOADER = "driver.c"
-"""It looks for the driver's calls in a library; the stand-in has them."""
+LEFT_OUT = ("generated/driver.c", "calls/swap_memory.c")
+"""One looks for the driver's calls in a library, the other has a thread; the stand-in has both."""
 SANITIZERS = [
     "-fsanitize=address,undefined",
     "-fsanitize-coverage=inline-8bit-counters,pc-table",
@@ -71,7 +73,7 @@ def build(name: str, *, counts: bool = False) -> Path:
 def _built(name: str, to: Path, *, counts: bool) -> Path:
     program = to / name
     generate.main(to)
-    sources = [path for path in build_ffi.sources() if path.name != LOADER or path.parent.name != "generated"]
+    sources = [path for path in build_ffi.sources() if f"{path.parent.name}/{path.name}" not in LEFT_OUT]
     sources += [*(HERE / own for own in OWN), to / "stand_ins.c"]
     headers = [*HERE.glob("*.h"), *to.glob("*.h"), *(path for i in build_ffi.INCLUDES for path in i.rglob("*.h"))]
     headers_ns = max(path.stat().st_mtime_ns for path in [*headers, Path(__file__)])

@@ -14,6 +14,7 @@
 #define MAX_RECORDS     64u
 #define MAX_PAYLOAD     96u
 #define MAX_MADE        (sizeof(CUgraphNodeParams) + MAX_PAYLOAD)
+#define SPAN_STEP       (UINT64_C(2) << 20)
 #define PARAMETER_BYTES 32u /* of any function of the stand-in's */
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
@@ -53,7 +54,7 @@ static uint64_t some_value(const struct fuzz_field *field)
         return some_handle(field->kind);
     }
     if (field->bytes == 8 && roll(3) == 0) {
-        return memory + roll(8) * 4096u;
+        return memory + (roll(2) ? roll(8) * 4096u : roll(8) * SPAN_STEP);
     }
     return roll(4) == 0 ? some_number() : roll(6);
 }
@@ -144,8 +145,53 @@ static bool fit(const struct fuzz_call *call, uint8_t *fixed, uint8_t *payload, 
     }
 }
 
+/* The daemon does something: what the first words of a message mean is its affair. */
+static size_t make_told(uint8_t *to, size_t room)
+{
+    struct fuzz_told told = {.word = roll(FUZZ_NR_WORDS)};
+    const uint32_t message_bytes = told.word == FUZZ_MESSAGE ? 24 + roll(2) * 8 : 0;
+    const struct fuzz_head head = {
+        .bytes = (uint16_t)(sizeof(told) + message_bytes), .response = FUZZ_TOLD, .rounds = (uint8_t)roll(4)};
+    if (sizeof(head) + head.bytes > room) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        told.values[i] = roll(3) == 0 ? some_number() : roll(2) ? roll(4) : roll(16) * SPAN_STEP;
+    }
+    memcpy(to, &head, sizeof(head));
+    memcpy(to + sizeof(head), &told, sizeof(told));
+    for (uint32_t i = 0; i < message_bytes; i += 8) {
+        const uint64_t value = roll(3) == 0 ? some_number() : roll(2) ? roll(6) : roll(16) * SPAN_STEP;
+        memcpy(to + sizeof(head) + sizeof(told) + i, &value, sizeof(value));
+    }
+    return sizeof(head) + head.bytes;
+}
+
+/* What is hostile of a region, or what the daemon should not have handed over. It counts as the first record alone. */
+static size_t make_taking(uint8_t *to, size_t room)
+{
+    const uint32_t nr = 1 + roll(2);
+    const struct fuzz_head head = {.bytes = (uint16_t)(nr * sizeof(struct fuzz_patch)), .response = FUZZ_TAKE};
+    if (sizeof(head) + head.bytes > room) {
+        return 0;
+    }
+    memcpy(to, &head, sizeof(head));
+    for (uint32_t i = 0; i < nr; i++) {
+        const uint32_t which = roll(3);
+        const uint32_t base = which == 0 ? 0 : which == 1 ? FUZZ_OF_ENTRY : FUZZ_OF_ASSIGNMENT;
+        const struct fuzz_patch one = {.offset = base + (which == 2 ? roll(8) : roll(24) * 8 + roll(2) * 4),
+                                       .nr_bytes = roll(2) ? 4 : 8,
+                                       .value = some_number()};
+        memcpy(to + sizeof(head) + i * sizeof(one), &one, sizeof(one));
+    }
+    return sizeof(head) + head.bytes;
+}
+
 static size_t make(uint8_t *to, size_t room)
 {
+    if (roll(12) == 0) {
+        return make_told(to, room);
+    }
     const struct fuzz_call *call = &fuzz_calls[roll(NR_CALLS)];
     uint32_t payload_bytes = call->has_payload ? some_payload() : 0;
     struct fuzz_head head = {.response = (uint8_t)roll(16), .rounds = (uint8_t)(roll(4) == 0)};
@@ -171,6 +217,9 @@ static size_t make(uint8_t *to, size_t room)
 static const struct fuzz_call *call_of(const uint8_t *record)
 {
     uint16_t number;
+    if (record[2] == FUZZ_TOLD || record[2] == FUZZ_TAKE) {
+        return NULL;
+    }
     memcpy(&number, record + sizeof(struct fuzz_head), sizeof(number));
     for (uint32_t i = 0; i < NR_CALLS; i++) {
         if (fuzz_calls[i].number == number) {
@@ -247,7 +296,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
             struct fuzz_start start = {.seed = roll(1u << 30),
                                        .fails_of_256 = (uint8_t)(roll(3) ? 0 : roll(40)),
                                        .busy_of_256 = (uint8_t)roll(256),
-                                       .flags = (uint8_t)roll(16),
+                                       .flags = (uint8_t)(roll(4) != 0 ? roll(32) : roll(128)),
                                        .fail_at = roll(2) ? -1 : (int32_t)roll(200)};
             memcpy(data, &start, sizeof(start));
             break;
@@ -265,6 +314,11 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
             }
             break;
         case 3:
+            if (roll(8) == 0) {
+                size =
+                    put(data, size, max_size, sizeof(struct fuzz_start), record, make_taking(record, sizeof(record)));
+                break;
+            } /* fallthrough */
         case 4:
         case 5:
             size = put(data, size, max_size, at[roll(2) ? nr : which], record, make(record, sizeof(record)));

@@ -4,12 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC         0x57a4d14u
-#define FIRST_ADDRESS UINT64_C(0x700000000000)
+#define MAGIC 0x57a4d14u
 
 struct stand_object stand_root = {.magic = MAGIC};
 struct stand_object *stand_current;
-uint64_t stand_last_address = FIRST_ADDRESS;
+uint64_t stand_last_address = STAND_FIRST_ADDRESS;
 uint64_t stand_last_texture;
 
 static struct stand_dice dice;
@@ -37,7 +36,7 @@ void stand_begin(const struct stand_dice *given, uint8_t *bytes, size_t nr_bytes
     nr_calls = 0;
     is_calm = false;
     stand_current = NULL;
-    stand_last_address = FIRST_ADDRESS;
+    stand_last_address = STAND_FIRST_ADDRESS;
     stand_last_texture = 0;
 }
 

@@ -9,6 +9,7 @@
 #define STAND_RESERVE 101u
 #define STAND_TEXTURE 102u
 #define STAND_HOST    103u
+#define STAND_PINNED  104u
 
 struct stand_object {
     uint32_t magic;
@@ -24,7 +25,10 @@ struct stand_object {
     const char *maker;
 };
 
-#define STAND_SPAN_ADDRESS UINT64_C(0x200000000000) /* is honoured as a wish */
+#define STAND_FIRST_ADDRESS UINT64_C(0x700000000000)
+/* Honoured as a wish, so that the first memory has its address with a span and without. */
+#define STAND_SPAN_ADDRESS STAND_FIRST_ADDRESS
+#define STAND_SPAN_BYTES   (UINT64_C(1) << 34)
 
 extern struct stand_object stand_root;
 extern struct stand_object *stand_current; /* context */

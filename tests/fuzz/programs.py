@@ -4,6 +4,7 @@ gets in one of them fails once in test_worker.py."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 
 from tests.fuzz.inputs import (
     ARENA,
@@ -146,7 +147,7 @@ ALL_ATTRIBUTES = [attribute(number, FIRST) for number in range(18)]
 NUMBERS = {kind: 4 + place for place, kind in enumerate(NODES)}
 """Of the nodes that "nodes" makes, less NODE."""
 
-PROGRAMS: dict[str, list[Record]] = {
+PROGRAMS: Mapping[str, Sequence[Record]] = {
     "streams": [
         Record("cuStreamCreate", {"phStream": 4}),
         Record("cuEventCreate", {"phEvent": 4}),

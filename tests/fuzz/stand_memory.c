@@ -1,7 +1,13 @@
 /*
  * Of the stand-in: memory, copies, textures.
  */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+
 #include "by_hand.h"
+
+#define MOST_PINNED_BYTES (1u << 20)
 
 /* ---- memory ---- */
 
@@ -82,6 +88,7 @@ STAND_IN(cuMemAddressReserve, CUdeviceptr *address, size_t bytes, size_t alignme
     BEGIN(cuMemAddressReserve);
     if (wanted == STAND_SPAN_ADDRESS) {
         stand_new(STAND_RESERVE, NULL)->value = wanted;
+        stand_last_address += wanted == stand_last_address ? bytes : 0;
         *address = wanted;
     } else {
         *address = take(STAND_RESERVE, NULL, bytes);
@@ -110,6 +117,58 @@ STAND_IN(cuMemRelease, CUmemGenericAllocationHandle handle)
         allocation->nr_retained--;
     }
     return CUDA_SUCCESS;
+}
+
+/* A descriptor that is somebody's from then on. */
+STAND_IN(cuMemExportToShareableHandle, void *to, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+         unsigned long long flags)
+{
+    (void)type;
+    (void)flags;
+    stand_need(FGV_HANDLE_ALLOCATION, (const void *)(uintptr_t)handle);
+    BEGIN(cuMemExportToShareableHandle);
+    const int file = memfd_create("exported", MFD_CLOEXEC);
+    memcpy(to, &file, sizeof(file));
+    return CUDA_SUCCESS;
+}
+
+STAND_IN(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle *handle, void *from,
+         CUmemAllocationHandleType type)
+{
+    (void)from;
+    (void)type;
+    BEGIN(cuMemImportFromShareableHandle);
+    *handle = (CUmemGenericAllocationHandle)(uintptr_t)stand_make(FGV_HANDLE_ALLOCATION, NULL);
+    return CUDA_SUCCESS;
+}
+
+/* Memory of the host, which goes with its object. */
+STAND_IN(cuMemHostAlloc, void **to, size_t bytes, unsigned int flags)
+{
+    (void)flags;
+    BEGIN(cuMemHostAlloc);
+    void *data = bytes <= MOST_PINNED_BYTES ? calloc(1, bytes) : NULL;
+    if (!data) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct stand_object *object = stand_new(STAND_PINNED, NULL);
+    object->value = (uint64_t)(uintptr_t)data;
+    object->data = data;
+    *to = data;
+    return CUDA_SUCCESS;
+}
+
+STAND_IN(cuMemHostGetDevicePointer_v2, CUdeviceptr *address, void *host, unsigned int flags)
+{
+    (void)flags;
+    BEGIN(cuMemHostGetDevicePointer_v2);
+    *address = (CUdeviceptr)(uintptr_t)host;
+    return CUDA_SUCCESS;
+}
+
+STAND_IN(cuMemFreeHost, void *host)
+{
+    END_MEMORY(cuMemFreeHost, STAND_PINNED, (uint64_t)(uintptr_t)host);
 }
 
 STAND_IN(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle *handle, void *address)

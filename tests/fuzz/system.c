@@ -10,15 +10,24 @@
 #include <time.h>
 
 #include "client/state.h"
+#include "daemon.h"
 #include "ivshmem/response.h"
 #include "worker.h"
 
+#define PATIENCE 500u /* rounds that nothing comes of */
+
 static uint64_t now_ns;
+static uint32_t nr_waits;
 
 int fuzz_clock_gettime(clockid_t clock, struct timespec *time);
 unsigned int fuzz_alarm(unsigned int seconds);
 void (*fuzz_signal(int number, void (*handler)(int)))(int);
 _Noreturn void fuzz__exit(int status);
+
+void fuzz_pass(uint64_t ns)
+{
+    now_ns += ns;
+}
 
 int fuzz_clock_gettime(clockid_t clock, struct timespec *time)
 {
@@ -87,9 +96,13 @@ long fuzz_syscall(long number, ...)
     _Atomic uint32_t *word = va_arg(arguments, _Atomic uint32_t *);
     const int operation = va_arg(arguments, int);
     va_end(arguments);
+    nr_waits = operation == FUTEX_WAIT_PRIVATE ? nr_waits + 1 : 0;
     if (operation == FUTEX_WAIT) {
         *word = FGV_SLOT_WAITING;
     } else if (operation == FUTEX_WAIT_PRIVATE) {
+        if (nr_waits % PATIENCE == 0) {
+            daemon_calm(fgw_the_worker); /* it may have no room, for as long as the daemon gives it none */
+        }
         fuzz_round(fgw_the_worker);
     }
     return 0;

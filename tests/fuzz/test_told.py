@@ -12,7 +12,7 @@ import pytest
 from tests.fuzz.build import build
 from tests.fuzz.inputs import pack
 from tests.fuzz.programs import PROGRAMS
-from tests.fuzz.test_worker import MOST_CALLS, WAYS
+from tests.fuzz.test_worker import WAYS, nr_calls
 from tests.fuzz.told import CODE, MOVE, TELLS, Failure, failures
 
 pytestmark = pytest.mark.skipif(shutil.which("clang-14") is None, reason="needs clang's libFuzzer: .ci/packages")
@@ -25,7 +25,9 @@ SPACE = "a word by which kernels are asked to give way: they are not asked"
 PINS = "the heap is pinned for another context or is no more: copies from there take the driver's own way"
 ENTER = "the context is entered again, and the code told, at the next request in it"
 COUNT = "memory that the driver took is counted by what was known before"
-STAGING = "whether a node stages a copy: it is told as any other, or is CUDA_ERROR_UNKNOWN where its copy is not found"
+KEPT = "it is unmapped, as was asked; the driver keeps the memory until the worker ends"
+STAGING = "whether a node stages a copy, and which: it is told as any other, or is CUDA_ERROR_UNKNOWN, and a copy changes or goes without it"
+LEFT = "of what staged the copy that was asked for, which is gone: it stays in the graph, behind no number"
 
 REASONS: dict[tuple[str, str], str] = {
     ("cuEventCreate", ANY): MARK,
@@ -46,9 +48,12 @@ REASONS: dict[tuple[str, str], str] = {
     ("cuCtxPopCurrent_v2", "context_create"): ENTER,
     ("cuMemHostRegister_v2", "context_destroy"): PINS,
     ("cuMemHostUnregister", "context_destroy"): PINS,
-    ("cuGraphHostNodeGetParams", "capture_info"): STAGING,
-    ("cuGraphNodeGetDependentNodes_v2", "capture_info"): STAGING,
-    ("cuGraphNodeGetType", "capture_info"): STAGING,
+    ("cuGraphHostNodeGetParams", ANY): STAGING,
+    ("cuGraphNodeGetDependencies_v2", ANY): STAGING,
+    ("cuGraphNodeGetDependentNodes_v2", ANY): STAGING,
+    ("cuGraphNodeGetType", ANY): STAGING,
+    ("cuGraphDestroyNode", "cuGraphDestroyNode"): LEFT,
+    ("cuMemRelease", "cuMemUnmap"): KEPT,
 }
 IN_PARTS = frozenset(
     {
@@ -83,7 +88,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Failure]]:
     failed = {}
     for number, (name, records) in enumerate(PROGRAMS.items()):
         folder = tmp_path_factory.mktemp(f"inputs{number}")
-        for at in range(MOST_CALLS):
+        for at in range(nr_calls(name)):
             for flags in WAYS.get(name, (0, 1)):
                 (folder / f"{at:03}-{flags}").write_bytes(pack(records, fail_at=at, flags=flags))
         done = subprocess.run(

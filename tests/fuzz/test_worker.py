@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.build import build
+from tests.fuzz.daemon_programs import DAEMON_PROGRAMS
 from tests.fuzz.inputs import ARENA, FIRST, GRAPH, MEMORY, NO_CHUNK, Record, pack
 from tests.fuzz.programs import BEGIN, BOX, PROGRAMS, SET
 
@@ -99,17 +100,29 @@ def test_nothing_is_read_of_a_link_that_has_no_image_yet(program: Path, tmp_path
     run(program, tmp_path, [pack(records)])
 
 
-MOST_CALLS = 110
-"""Of the driver, in any of them; a call that no program comes to fails nowhere."""
+MOST_CALLS = {"staging": 590}
+"""Of the driver, in programs with more than 110; a call that no program comes to fails nowhere."""
 WAYS = {"parts": (4, 8), "links": (0,)}
 """Flags that a program is run with: launches in boxes, persistent ones. Others with and without a device that takes work back."""
+
+
+def nr_calls(name: str) -> int:
+    """Of the driver at most."""
+    return MOST_CALLS.get(name, 110)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_call_of_the_driver_fails_once(program: Path, tmp_path: Path, name: str) -> None:
     records = PROGRAMS[name]
     ways = WAYS.get(name, (0, 1))
-    run(program, tmp_path, [pack(records, fail_at=n, flags=flags) for n in range(-1, MOST_CALLS) for flags in ways])
+    run(program, tmp_path, [pack(records, fail_at=n, flags=flags) for n in range(-1, nr_calls(name)) for flags in ways])
+
+
+@pytest.mark.parametrize("name", DAEMON_PROGRAMS)
+def test_what_the_daemon_does_while_a_call_fails(program: Path, tmp_path: Path, name: str) -> None:
+    flags, records = DAEMON_PROGRAMS[name]
+    most = nr_calls(name) if any(isinstance(record, Record) for record in records) else 0
+    run(program, tmp_path, [pack(records, fail_at=n, flags=flags, busy=64 * (n % 2)) for n in range(-1, most)])
 
 
 def test_corpus(program: Path, tmp_path: Path) -> None:

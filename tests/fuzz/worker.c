@@ -12,27 +12,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "calls/host_function.h"
 #include "calls/kept_image.h"
 #include "calls/objects.h"
 #include "calls/span.h"
 #include "calls/state.h"
+#include "calls/swap.h"
+#include "client/attach.h"
 #include "client/handles.h"
 #include "client/state.h"
+#include "daemon.h"
 #include "ivshmem/heap.h"
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
 #include "loop/face.h"
 #include "loop/serve.h"
+#include "loop/stand.h"
 #include "loop/state.h"
 #include "loop/waiters.h"
+#include "objects.h"
 #include "page/bell.h"
 #include "page/control.h"
 #include "page/grant.h"
 #include "page/layout.h"
+#include "page/room.h"
 #include "parts/making.h"
 #include "parts/parts.h"
 #include "parts/persistent.h"
@@ -44,52 +49,16 @@
 #include "turn/beside.h"
 #include "turn/round.h"
 #include "turn/turn.h"
-#include "turn/ways.h"
+#include "turn/yield.h"
 
-#define RESPONSE_BYTES (16u * sizeof(struct fgv_response))
-#define CHUNK_BYTES    36864u /* one holds what a graph's node is told by */
-#define NR_CHUNKS      8u
-#define RECORD_BYTES   4096u
-#define KEPT_BYTES     4096u
-#define FIRST          3u /* as the mutator numbers them */
-#define LAST_ROUNDS    200u
-
-/* What the guest shares: responses, words of chunks, the arena, and the record at hand. */
-struct shared {
-    struct fgv_response responses[16];
-    _Alignas(4096) uint8_t words[4096];
-    uint8_t arena[NR_CHUNKS * CHUNK_BYTES];
-    uint8_t pinned[2 * FGV_PAGE_BYTES];
-    uint8_t record[RECORD_BYTES];
-};
+#define KEPT_BYTES  4096u
+#define FIRST       3u /* as the mutator numbers them */
+#define LAST_ROUNDS 200u
 
 static struct shared *shared;
-static struct fgw_control *control;
 static bool tells; /* what fails, and each answer, on standard error; the error is one that nobody else makes */
-static struct fgv_region region;
+
 /* ---- a worker ---- */
-
-static void make_page(void)
-{
-    int objects[FGW_CONTROL_OBJECTS];
-    for (uint32_t i = 0; i < FGW_CONTROL_OBJECTS; i++) {
-        objects[i] = memfd_create("control", 0);
-    }
-    control = fgw_control_format(objects, 6000000, true);
-    fgw_control_vgpu_take(control, UINT64_C(1) << 30);
-    fgw_control_worker_assign(control, (uint32_t)fgw_control_worker_take(control), 1, 0, 0);
-    uint8_t *base = mmap((void *)(uintptr_t)FUZZ_REGION, FGV_REGION_MIN_BYTES, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    if (!fgv_region_format(base, FGV_REGION_MIN_BYTES, FGV_TABLE_HASH, FGV_WAKE_POLL, "", 0, &region)) {
-        abort();
-    }
-    shared = (struct shared *)(base + fgv_heap_allocate(&region, 0, sizeof(*shared)));
-}
-
-static struct fgv_span span_of(const void *part, uint64_t bytes)
-{
-    return (struct fgv_span){.offset = (uint64_t)((const uint8_t *)part - region.base), .bytes = bytes};
-}
 
 static void keep_image(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes)
 {
@@ -135,38 +104,36 @@ static void slice(struct fgw_worker *worker, const struct fuzz_start *start)
     fgw_worker_set_span(worker, true);
 }
 
-static struct fgw_worker *begin(const struct fuzz_start *start)
+/* NULL: its client was refused. */
+static struct fgw_worker *begin(const struct fuzz_start *start, const uint8_t *patches, size_t nr_bytes)
 {
     char error[256];
     struct fgw_worker *worker = fgw_worker_open("", 0, error, sizeof(error));
-    if (!worker || !fgw_grantee_attach(&worker->grantee, control, 0, 0)) {
+    if (!worker) {
         abort();
     }
-    memset(shared, 0, sizeof(*shared));
-    for (uint32_t i = 0; i < 16; i++) {
-        shared->responses[i].state = 1;
+    if ((start->flags & FUZZ_BELLS) != 0) {
+        fgw_client_expect_bell(worker);
     }
-    struct fgv_client *client = &region.clients[0];
-    memset(client, 0, sizeof(*client));
-    client->state = FGV_CLIENT_READY;
-    worker->slot = worker->grantee.slot;
-    worker->client = client;
-    worker->grantee.client = client;
-    worker->region = region;
-    worker->layout.address = (uint64_t)(uintptr_t)region.base;
-    worker->layout.responses = span_of(shared->responses, sizeof(shared->responses));
-    worker->layout.nr_responses = 16;
-    worker->layout.chunks = span_of(shared->words, sizeof(shared->words));
-    worker->layout.nr_chunks = NR_CHUNKS;
-    worker->layout.chunk_bytes = CHUNK_BYTES;
-    worker->layout.arena = span_of(shared->arena, sizeof(shared->arena));
+    if (!daemon_give_client(worker, start, patches, nr_bytes)) {
+        return NULL;
+    }
     fgw_kept_image_limit(worker, KEPT_BYTES);
     slice(worker, start);
-    if ((start->flags & FUZZ_PREEMPTIVE) != 0) {
-        fgw_ways_init(worker);
-        fgw_beside_init(worker);
-    }
     return worker;
+}
+
+/* As the loop looks where memory lies. */
+static void swap(struct fgw_worker *worker)
+{
+    if (!fgw_room_is_short(&worker->grantee) && !worker->turn->is_displaced && !fgw_swap_has_copies(worker) &&
+        !fgw_room_is_suspended(&worker->grantee)) {
+        return;
+    }
+    const bool is_settled = !worker->loop->first_waiter && !worker->track->busy && worker->track->behind.nr == 0 &&
+                            worker->track->nr_gates == 0 && fgw_track_nr_open(worker) == 0 &&
+                            fgw_yield_is_settled(worker);
+    fgw_swap_poll(worker, is_settled, fgw_clock_ns());
 }
 
 void fuzz_round(struct fgw_worker *worker)
@@ -175,15 +142,21 @@ void fuzz_round(struct fgw_worker *worker)
         fgw_serve_backlog(worker);
     }
     fgw_host_round(worker);
+    daemon_answer();
     fgw_sync_poll(worker, fgw_clock_ns());
-    fgw_waiters_run(worker);
+    if (!fgw_swap_is_moving(worker)) {
+        fgw_waiters_run(worker);
+    }
     if (worker->track->behind.nr != 0) {
         fgw_host_poll(worker);
     }
+    swap(worker);
     fgw_turn_poll(worker, fgw_clock_ns());
     fgw_makings_poll(worker);
     fgw_persistent_poll(worker);
+    fgw_yield_poll(worker);
     fgw_round_poll(worker, fgw_clock_ns());
+    fgw_stand_tell_bound(worker);
 }
 
 /* A driver's thread that carries out a function of the host, when it comes to that. */
@@ -215,7 +188,7 @@ static void tell_answers(const struct fgw_worker *worker)
             response->state = FGV_SLOT_IDLE;
         }
     }
-    for (uint32_t i = 0; i < NR_CHUNKS; i++) {
+    for (uint32_t i = 0; i < DAEMON_NR_CHUNKS; i++) {
         struct fgv_chunk *chunk = &((struct fgv_chunk *)(void *)shared->words)[i];
         if (chunk->state == FGV_SLOT_DONE) {
             fprintf(stderr, "chunk %u %u\n", i, chunk->result);
@@ -240,7 +213,7 @@ static void tell(const struct fgw_worker *worker, struct fuzz_head *head, const 
 
 static void serve(struct fgw_worker *worker, const struct fuzz_head *head, const uint8_t *bytes)
 {
-    const uint32_t nr = head->bytes < RECORD_BYTES ? head->bytes : RECORD_BYTES;
+    const uint32_t nr = head->bytes < DAEMON_RECORD_BYTES ? head->bytes : DAEMON_RECORD_BYTES;
     memcpy(shared->record, bytes, nr);
     const struct fgv_consumed record = {.payload = shared->record,
                                         .payload_bytes = nr,
@@ -273,9 +246,12 @@ static void send_image(struct fgw_worker *worker)
 }
 
 /* One object of most kinds, under the first of the mutator's numbers: so that an input need not find how. */
-static void prepare(struct fgw_worker *worker)
+static void prepare(struct fgw_worker *worker, const struct fuzz_start *start)
 {
     ASK(context_create, "", .handle = FIRST, .is_primary = 1);
+    if ((start->flags & FUZZ_SPAN) != 0) {
+        ASK(span_open, "", .address = STAND_SPAN_ADDRESS, .bytes = STAND_SPAN_BYTES);
+    }
     send_image(worker);
     ASK(cuModuleLoadDataEx, "", .blob = FIRST, .handle = FIRST, .chunk = FGV_NO_CHUNK);
     ASK(cuModuleGetFunction, "f", .module = FIRST, .handle = FIRST, .name_bytes = 1, .chunk = FGV_NO_CHUNK);
@@ -315,6 +291,7 @@ static void take_down(struct fgw_worker *worker)
 {
     stand_calm();
     fgw_sync_mark_all(worker);
+    daemon_calm(worker);
     for (uint32_t i = 0; i < LAST_ROUNDS && (worker->track->busy || fgw_loop_has_backlog(worker)); i++) {
         while (stand_run_host()) {
         }
@@ -324,7 +301,7 @@ static void take_down(struct fgw_worker *worker)
     look_at_chunks(worker);
     stand_look(is_known, worker);
     worker->ended = "the input is over";
-    fgw_worker_run(worker);
+    daemon_run(worker);
 }
 
 static void cast(const struct fuzz_start *start)
@@ -347,7 +324,7 @@ static struct fgw_worker *move(struct fgw_worker *worker, const struct fuzz_star
         take_down(worker);
         stand_finish();
         stand_begin(&(struct stand_dice){.fail_at = -1}, NULL, 0);
-        worker = begin(start);
+        worker = begin(start, NULL, 0);
         cast(start);
         fgw_objects_restore(worker, saver.bytes, saver.nr, NULL, &trouble);
     }
@@ -357,52 +334,81 @@ static struct fgw_worker *move(struct fgw_worker *worker, const struct fuzz_star
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* One record of an input. Gives the worker, which may be another one now. */
+static struct fgw_worker *play(struct fgw_worker *worker, const struct fuzz_start *start, struct fuzz_head *head,
+                               const uint8_t *bytes, uint32_t *nr)
+{
+    struct fgw_trouble trouble;
+    switch (head->response) {
+    case FUZZ_MOVE:
+        if (tells) {
+            tell_answers(worker);
+            fprintf(stderr, "move\n");
+        }
+        return move(worker, start);
+    case FUZZ_RESTORE:
+        fgw_objects_restore(worker, bytes, head->bytes, NULL, &trouble);
+        return worker;
+    case FUZZ_TOLD:
+        daemon_tell(worker, bytes, head->bytes);
+        return worker;
+    case FUZZ_TAKE:
+        return worker; /* it has its client */
+    default:
+        if (tells) {
+            tell(worker, head, bytes, (*nr)++);
+        }
+        serve(worker, head, bytes);
+        if (tells) {
+            tell_answers(worker);
+        }
+        return worker;
+    }
+}
+
+/* Reads the head of the record there, which is no longer than the rest. */
+static bool head_at(const uint8_t *data, size_t size, size_t at, struct fuzz_head *head)
+{
+    if (at + sizeof(*head) > size) {
+        return false;
+    }
+    memcpy(head, data + at, sizeof(*head));
+    if (head->bytes > size - at - sizeof(*head)) {
+        head->bytes = (uint16_t)(size - at - sizeof(*head));
+    }
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_start start;
+    struct fuzz_head head;
     if (size < sizeof(start)) {
         return -1;
     }
     memcpy(&start, data, sizeof(start));
-    if (!control) {
-        make_page();
+    if (!shared) {
+        shared = daemon_begin();
         tells = getenv("FUZZ_TELLS") != NULL;
     }
     stand_begin(&(struct stand_dice){.fail_at = -1}, NULL, 0);
-    struct fgw_worker *worker = begin(&start);
-    prepare(worker);
-    cast(&start);
-    uint32_t nr = 0;
     size_t at = sizeof(start);
+    const bool is_patched = head_at(data, size, at, &head) && head.response == FUZZ_TAKE;
+    struct fgw_worker *worker = begin(&start, data + at + sizeof(head), is_patched ? head.bytes : 0);
+    if (!worker) {
+        stand_finish();
+        return 0;
+    }
+    prepare(worker, &start);
+    cast(&start);
     if (tells) {
         fprintf(stderr, "input %d\n", start.fail_at);
     }
-    while (at + sizeof(struct fuzz_head) <= size && !worker->ended) {
-        struct fuzz_head head;
-        memcpy(&head, data + at, sizeof(head));
+    for (uint32_t nr = 0; !worker->ended && head_at(data, size, at, &head); at += head.bytes) {
         at += sizeof(head);
-        if (head.bytes > size - at) {
-            head.bytes = (uint16_t)(size - at);
-        }
-        if (head.response == FUZZ_MOVE) {
-            if (tells) {
-                tell_answers(worker);
-                fprintf(stderr, "move\n");
-            }
-            worker = move(worker, &start);
-        } else if (head.response == FUZZ_RESTORE) {
-            struct fgw_trouble trouble;
-            fgw_objects_restore(worker, data + at, head.bytes, NULL, &trouble);
-        } else {
-            if (tells) {
-                tell(worker, &head, data + at, nr++);
-            }
-            serve(worker, &head, data + at);
-            if (tells) {
-                tell_answers(worker);
-            }
-        }
-        at += head.bytes;
+        worker = play(worker, &start, &head, data + at, &nr);
         for (uint32_t i = 0; i < head.rounds % 4u; i++) {
             run_host();
             fuzz_round(worker);
