@@ -170,8 +170,8 @@ class HostLoop
     }
 
   private:
-    static constexpr unsigned look_us = 20;
-    static constexpr size_t pages_bytes = 64 * 1024 * 1024; /* pinned, at most: of many blocks pages are smaller */
+    static constexpr unsigned look_us = 20, most_looks = 1024; /* at the end of a kernel: to sleep costs 20 us */
+    static constexpr size_t pages_bytes = 64 * 1024 * 1024;    /* pinned, at most: of many blocks pages are smaller */
     detail::Launch prepare(const detail::Fit &fit, dim3 blocks, dim3 threads)
     {
         const size_t nr_blocks = fit.nr_blocks, nr_slots = nr_blocks * detail::slots_per_block;
@@ -212,6 +212,7 @@ class HostLoop
     {
         cudaError_t result = cudaGetLastError();
         if (result == cudaSuccess) { result = cudaEventRecord(parts_->ended, parts_->stream); }
+        for (unsigned looks = 0; looks < most_looks && cudaEventQuery(parts_->ended) == cudaErrorNotReady; looks++) {}
         if (result == cudaSuccess) { result = cudaEventSynchronize(parts_->ended); }
         parts_->service.set_running(false);
         const detail::Failure &failure = *launch.failure;
@@ -222,9 +223,8 @@ class HostLoop
         }
         detail::check(result, "a kernel");
         bool is_left = false, is_forced = false;
-        for (unsigned block = 0; block < nr_blocks; block++) {
-            is_left = is_left || launch.states[block].left != detail::Left::finished;
-            is_forced = is_forced || launch.states[block].left == detail::Left::forced;
+        for (const auto *state = launch.states; state < launch.states + nr_blocks; state++) {
+            is_left |= state->left != detail::Left::finished, is_forced |= state->left == detail::Left::forced;
         }
         if (is_left) { parts_->service.wait_for_answer(is_forced); }
         return is_left && !is_forced;
