@@ -167,7 +167,7 @@ SGP_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgra
     if (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH &&
         (instantiateParams->hErrNode_out = host_needing(hGraph))) {
         instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
-        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     result = sgp_exec_make(hGraph, phGraphExec);
     if (!result) {

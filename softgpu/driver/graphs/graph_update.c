@@ -59,6 +59,11 @@ static CUresult exec_take(struct CUgraphExec_st *exec, struct CUgraph_st *graph)
     return result;
 }
 
+static bool is_of_array(const struct sgp_work *work)
+{
+    return work->type == CU_GRAPH_NODE_TYPE_MEMCPY && (work->box.source_array || work->box.destination_array);
+}
+
 SGP_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     struct CUctx_st *context;
@@ -90,6 +95,10 @@ SGP_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode
         return sgp_leave(exec_take(node->child, nodeParams->graph.graph));
     }
     result = sgp_work_of_params(&work, context, nodeParams);
+    if (!result && (is_of_array(&node->work) || is_of_array(&work))) {
+        sgp_work_drop(&work);
+        result = CUDA_ERROR_INVALID_VALUE; /* as NVIDIA's driver: it can only be changed in the graph */
+    }
     if (result) {
         return sgp_leave(result);
     }
