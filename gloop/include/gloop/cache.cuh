@@ -1,7 +1,5 @@
-/*
- * Pages of files in device memory, 64 KiB each. A piece is a run of pages that lie together, in the file and on the
- * device. It stays when nobody has it mapped, until its place is needed, oldest use first.
- */
+/* Pages of files in device memory, 64 KiB each. A piece is a run of pages that lie together, in the file and on the
+ * device. It stays when nobody has it mapped, until its place is needed, oldest use first. */
 #pragma once
 
 #include <condition_variable>

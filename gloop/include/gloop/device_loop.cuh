@@ -26,8 +26,7 @@ template <class Loop> struct alignas(16) Step {
 
 /* When the first thread looks next, by its own clock: no two clocks are ever compared. */
 struct alignas(16) Watch {
-    uint32_t looked, look_cycles, points_left;
-    uint32_t orders; /* why to leave */
+    uint32_t looked, look_cycles, points_left, orders; /* why to leave */
 };
 
 struct Thread {
@@ -35,6 +34,14 @@ struct Thread {
     static __device__ unsigned rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
     static __device__ unsigned count() { return blockDim.x * blockDim.y * blockDim.z; }
 };
+
+/* Of a mask of slots. The general way takes long: a branch keeps it from slots that are near. */
+__device__ inline unsigned lowest(uint32_t mask)
+{
+    if (mask & 3) { return ~mask & 1; }
+    asm volatile("");
+    return (__ffs(int(mask)) - 1) & 31;
+}
 
 /* By all threads of a block, both aligned to 8 and in whole words. */
 __device__ inline void copy_words(void *target, const void *source, size_t bytes)
@@ -109,7 +116,7 @@ template <class Where> class DeviceLoop
 
     __device__ uint3 logicalGridDim() const { return {launch_->logical[0], launch_->logical[1], launch_->logical[2]}; }
 
-    /* For calls.cuh. The line's answer reaches `callback(loop, result)`. */
+    /* For gloop.cuh. The line's answer reaches `callback(loop, result)`. */
     template <class Callback>
     __device__ void request(Line line, const char *name, const Callback &callback GLOOP_WHERE);
 
@@ -147,7 +154,7 @@ template <class Where> class DeviceLoop
     __device__ unsigned take(bool is_low, bool is_ready)
     {
         const uint32_t free = place_.free, ready = place_.ready;
-        const unsigned number = (is_low ? __ffs(int(free)) - 1 : 31 - __clz(int(free))) & 31, bit = 1u << number;
+        const unsigned number = is_low ? lowest(free) : (31 - __clz(int(free))) & 31, bit = 1u << number;
         if (free == 0) { give(order_fail); } /* at the next point: a call here would cost each callback */
         place_.free = free & ~bit;
         place_.ready = is_ready ? ready | bit : ready;

@@ -73,8 +73,10 @@ inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, siz
 template <class Where, class Entry>
 __global__ void event_loops(const __grid_constant__ Launch launch, const __grid_constant__ Entry entry)
 {
-    __shared__ DeviceLoop<Where> loop;
-    loop.run(launch, entry);
+    __shared__ DeviceLoop<Where> of_block;
+    DeviceLoop<Where> *loop = &of_block;
+    asm volatile("" : "+l"(loop)); /* an address to keep, not to make anew at each point */
+    loop->run(launch, entry);
 }
 
 /* All that a host loop has, so that a forked child may leave it alone. */

@@ -1,4 +1,4 @@
-/* Requests of a block and the answers to them: the device's side of calls.cuh. */
+/* Requests of a block and the answers to them: the device's side of gloop.cuh. */
 #pragma once
 
 #include <cerrno>

@@ -9,6 +9,7 @@ template <class Where>
 template <class Entry>
 __device__ void DeviceLoop<Where>::run(const Launch &launch, const Entry &entry)
 {
+    __builtin_assume(__isShared(this));
     if (!begin(launch)) { return; }
     const bool is_first = Thread::is_first();
     for (unsigned number = 0;; number++) {
@@ -31,10 +32,7 @@ __device__ void DeviceLoop<Where>::run(const Launch &launch, const Entry &entry)
     }
 }
 
-/*
- * By the first thread, as the next ones. All that it needs is read at once. Callbacks are called in turn, from the one
- * after the last: a chain of tasks holds up no answer for longer than 32 points.
- */
+/* By the first thread, as the next ones. Callbacks are called in turn: a chain holds up no answer for long. */
 template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::next_step(bool is_looking)
 {
     Place place = place_;
@@ -46,7 +44,7 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::nex
         place = place_;
     }
     const uint32_t later = place.ready & (~0u << place.current << 1);
-    const uint32_t number = __ffs(int(later ? later : place.ready)) - 1, bit = 1u << number;
+    const uint32_t number = lowest(later ? later : place.ready), bit = 1u << number;
     place_.free = place.free | place.running;
     place_.ready = place.ready & ~bit;
     place_.running = bit;
@@ -114,9 +112,8 @@ template <class Where> __device__ __noinline__ bool DeviceLoop<Where>::look()
 }
 
 /*
- * For answers, as there is nothing else to do. The first thread polls; the others wait at the barrier. When all blocks
- * in the kernel have been idle for long, it ends. One that goes on at this very moment sees `stop` at its next look,
- * and the host launches the kernel again at once, as that block is ready.
+ * For answers, as there is nothing else to do. When all blocks in the kernel have been idle for long, it ends. One that
+ * goes on at this very moment sees `stop` at its next look, and the host launches the kernel again at once.
  */
 template <class Where> __device__ void DeviceLoop<Where>::wait()
 {

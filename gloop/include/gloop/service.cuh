@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <thread>
 
 #include "cache.cuh"
@@ -18,7 +19,8 @@ class Service
 {
   public:
     Service(const Options &options, int device)
-        : device_(device), cache_(options.cache_bytes), copiers_(std::max(1u, options.io_threads))
+        : device_(device), longest_nap_ns_(options.idle_us ? options.idle_us * 500l : 200 * 1000),
+          cache_(options.cache_bytes), copiers_(std::max(1u, options.io_threads))
     {
         sigset_t all, before; /* signals are for the program's own threads */
         sigfillset(&all);
@@ -86,19 +88,22 @@ class Service
     {
         using Clock = std::chrono::steady_clock;
         Clock::time_point last = Clock::now();
+        bool is_running = false, was_running = false;
+        prctl(PR_SET_TIMERSLACK, 1);
         while (!is_ending_) {
             while (nr_knocking_) { std::this_thread::yield(); } /* whom a lock that is taken again at once keeps out */
-            bool is_running;
             { /* The bell is emptied first: whoever rings from now on ends the sleep below. */
                 const std::lock_guard looking(looking_);
                 sockets_.look();
                 is_running = is_running_;
                 const unsigned long long before = nr_requests_;
                 for (unsigned look = 0; look < 8; look++) { look_at_blocks(); } /* sockets want a call of the system */
-                last = nr_requests_ != before ? Clock::now() : last;
+                if (nr_requests_ != before || (is_running && !was_running)) { last = Clock::now(); }
+                was_running = is_running;
             }
             const long waited_ns = std::chrono::nanoseconds(Clock::now() - last).count();
-            const timespec nap = {0, std::min(waited_ns, 200 * 1000l)}; /* the longer, the longer nobody has asked */
+            const timespec nap = {0,
+                                  std::min(waited_ns, longest_nap_ns_)}; /* the longer, the longer nobody has asked */
             if (!is_running || waited_ns > 50 * 1000) { sockets_.sleep(is_running ? &nap : nullptr); }
         }
     }
@@ -297,6 +302,7 @@ class Service
     }
 
     const int device_;
+    const long longest_nap_ns_; /* a block that waits for half of its time has not ended the kernel */
     Cache cache_;
     Sockets sockets_{[this](Job &&job, int64_t result) { end_of_socket(std::move(job), result); }};
     std::vector<Copier> copiers_;

@@ -20,11 +20,10 @@ inline void *find_in_driver(const char *name)
 
 inline std::shared_ptr<uint32_t> make_word()
 {
-    void *pointer = nullptr;
-    check(cudaMalloc(&pointer, sizeof(uint32_t)), "the word to give way");
-    const std::shared_ptr<uint32_t> word(static_cast<uint32_t *>(pointer), [](uint32_t *freed) {
+    const Memory memory = make_memory(sizeof(uint32_t), false);
+    uint32_t *const pointer = reinterpret_cast<uint32_t *>(memory.get());
+    const std::shared_ptr<uint32_t> word(pointer, [memory](uint32_t *) {
         if (const auto detach = reinterpret_cast<int (*)()>(find_in_driver("fairgv_yield_detach"))) { detach(); }
-        cudaFree(freed);
     });
     check(cudaMemset(pointer, 0, sizeof(uint32_t)), "the word to give way");
     const auto attach = reinterpret_cast<int (*)(unsigned long long)>(find_in_driver("fairgv_yield_attach"));
