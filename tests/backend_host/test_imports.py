@@ -18,6 +18,7 @@ OF_THE_DAEMON = {"backend_host.vgpu", "backend_host.device.control", "backend_ho
     [
         ("backend_host.cli", FOR_PEOPLE | FOR_HOSTS | OF_THE_DAEMON),
         ("backend_host.daemon", FOR_PEOPLE | FOR_HOSTS),
+        ("backend_host.metrics.serving", {"cuda_api.table"}),
         ("backend_host.worker.main", FOR_PEOPLE | FOR_HOSTS | {"dataclasses", "inspect", "llvmlite", "numpy"}),
         ("backend_host.restart.keeping", FOR_PEOPLE | FOR_HOSTS | FOR_CLASSES | {"cffi"}),
     ],

@@ -8,6 +8,7 @@ Wrong when: the kernel, which is this host's, has all walls. Then nothing needs 
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -42,27 +43,41 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debian]:
         yield running
 
 
-def used_ns(debian: Debian) -> dict[str, int]:
-    """Of each vGPU."""
-    return {vgpu["name"]: vgpu["used_ns"] for vgpu in debian.json("fairgv-host status --json")["vgpus"]}
+@dataclass(frozen=True)
+class Look:
+    """One status, which takes seconds here: its workers, and what each vGPU has used."""
+
+    workers: set[int]
+    used_ns: dict[str, int]
+
+    @classmethod
+    def at(cls, debian: Debian) -> "Look":
+        vgpus = debian.json("fairgv-host status --json")["vgpus"]
+        workers = {client["worker_pid"] for vgpu in vgpus for client in vgpu["clients"]}
+        return cls(workers, {vgpu["name"]: vgpu["used_ns"] for vgpu in vgpus})
+
+    def has_used_more(self, before: "Look", more_ns: int = 0) -> bool:
+        """Whether each has used so much of the GPU since then."""
+        return all(self.used_ns[name] > used + more_ns for name, used in before.used_ns.items())
 
 
-def worker_pids(debian: Debian) -> set[int]:
-    status = debian.json("fairgv-host status --json")
-    return {client["worker_pid"] for vgpu in status["vgpus"] for client in vgpu["clients"]}
+def await_use(debian: Debian, before: Look, more_ns: int = 0) -> Look:
+    """The first look at which each has used so much more, with the workers that it had."""
+    looks: list[Look] = []
+
+    def have_used_more() -> bool:
+        looks.append(Look.at(debian))
+        assert looks[-1].workers == before.workers
+        return looks[-1].has_used_more(before, more_ns)
+
+    debian.wait_for(have_used_more, "both compute")
+    return looks[-1]
 
 
-def have_used_more(debian: Debian, before: dict[str, int], more_ns: int = 0) -> bool:
-    """Whether each has used so much of the GPU since then."""
-    now = used_ns(debian)
-    return all(now[name] > used + more_ns for name, used in before.items())
-
-
-def assert_all_go_on(debian: Debian, workers: set[int], before: dict[str, int]) -> None:
+def assert_all_go_on(debian: Debian, before: Look) -> Look:
     """The same workers, and each vGPU computes, with the account that it had."""
     debian.wait_until("systemctl is-active fairgv.service", "active".__eq__)
-    assert worker_pids(debian) == workers
-    debian.wait_for(lambda: have_used_more(debian, before), "both compute")
+    return await_use(debian, before)
 
 
 def await_another(debian: Debian, pid: str) -> None:
@@ -119,10 +134,9 @@ def test_two_guests_share_by_weight(debian: Debian) -> None:
         debian.run(f"{line} >/root/{name} 2>&1 &")
     said = [debian.wait_until(f"cat /root/{name}") for name in WEIGHTS]
     assert said == ["running"] * len(WEIGHTS), debian.run("journalctl -u fairgv -o cat | tail -n 40").output
-    begin = used_ns(debian)
-    debian.wait_for(lambda: have_used_more(debian, begin, STRETCH_NS), "both compute")
-    end = used_ns(debian)
-    served = {name: (end[name] - begin[name]) / weight for name, weight in WEIGHTS.items()}
+    begin = Look.at(debian)
+    end = await_use(debian, begin, STRETCH_NS)
+    served = {name: (end.used_ns[name] - begin.used_ns[name]) / weight for name, weight in WEIGHTS.items()}
     assert min(served.values()) / max(served.values()) > CLEARLY_FAIR
 
 
@@ -143,33 +157,32 @@ def test_the_journal_has_fields(debian: Debian) -> None:
 
 
 def test_programs_live_through_restarts_and_deaths(debian: Debian) -> None:
-    workers, before = worker_pids(debian), used_ns(debian)
-    assert len(workers) == len(WEIGHTS)
+    look = Look.at(debian)
+    assert len(look.workers) == len(WEIGHTS)
     for number in range(NR_RESTARTS):
-        pid = debian.property("MainPID")
         if number % 2:
+            pid = debian.property("MainPID")
             debian.says(f"kill -9 {pid}")
             await_another(debian, pid)
         else:
             debian.says("systemctl restart fairgv.service", 1200)
-        assert_all_go_on(debian, workers, before)
-        before = used_ns(debian)
+        look = assert_all_go_on(debian, look)
 
 
 def test_the_watchdog_ends_one_that_hangs(debian: Debian) -> None:
-    workers, before, pid = worker_pids(debian), used_ns(debian), debian.property("MainPID")
+    before, pid = Look.at(debian), debian.property("MainPID")
     debian.says(f"kill -STOP {pid}")
     await_another(debian, pid)
-    assert_all_go_on(debian, workers, before)
+    assert_all_go_on(debian, before)
     assert "watchdog" in debian.says("journalctl -u fairgv --grep 'Watchdog timeout' -o cat").lower()
 
 
 def test_an_upgrade_takes_programs_over(debian: Debian) -> None:
-    workers, before = worker_pids(debian), used_ns(debian)
+    before = Look.at(debian)
     assert debian.says("fairgv-host --version") == f"fairgv-host {VERSION}"
     debian.says(f"{INSTALL} /root/{HOST.name.replace(VERSION, LATER)}", 1200)
     assert debian.says("fairgv-host --version") == f"fairgv-host {LATER}"
-    assert_all_go_on(debian, workers, before)
+    assert_all_go_on(debian, before)
 
 
 def test_programs_were_right_all_the_time(debian: Debian) -> None:
