@@ -25,7 +25,7 @@ pytestmark = [
 ]
 PROGRAMS = Path(__file__).resolve().parents[2] / "build/programs"
 WEIGHTS = {"one": 1, "two": 2}
-NR_RESTARTS = 6
+NR_RESTARTS = 20
 NR_LAUNCHES = 32
 """In a round of a program's. With one there is as much to do on the processor as on the device, and no program wants more than its share."""
 STRETCH_NS = 5_000_000_000
