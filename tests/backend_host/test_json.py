@@ -132,6 +132,7 @@ def test_what_is_printed_has_the_keys_of_the_page(host: Host) -> None:
     [gpu], [vgpu], [client] = status["gpus"], status["vgpus"], status["vgpus"][0]["clients"]
     found = {
         "status": status,
+        "compiled code": status["compiled_code"],
         "device": status["device"],
         "Gpu": gpu,
         "vGPU": vgpu,
