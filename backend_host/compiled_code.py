@@ -14,12 +14,12 @@ Wrong when: something else fills the file system. Then all compiled code goes, a
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from backend_host.guest_log import GuestLog
+from backend_host.looking import Looking
 from backend_host.sizes import format_size
 from backend_host.statistics import CodeStatistics
 from backend_host.walls import folders
@@ -42,7 +42,7 @@ _BLAMED_FACTOR = 2
 log = logging.getLogger("fairgv.walls")
 
 
-class CompiledCode:
+class CompiledCode(Looking):
     """Of one daemon. `at_work` says whose workers there are: their pids, by tenant; `end` ends those of a tenant, with the reason."""
 
     def __init__(
@@ -52,24 +52,13 @@ class CompiledCode:
         at_work: Callable[[], Mapping[str, Collection[int]]],
         end: Callable[[str, str], None],
     ) -> None:
+        super().__init__("compiled-code")
         self._settings, self._tenants, self._at_work, self._end = settings, tenants, at_work, end
         self._folder = tenants.folder
         self._used_bytes = 0
         self._next_s = self._all_s = 0.0
         self._log = GuestLog(log, "compiled code")
         self._told = CodeStatistics()
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="compiled-code", daemon=True)
-
-    def start(self) -> None:
-        """Begins to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread."""
-        self._is_stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
 
     def statistics(self) -> CodeStatistics:
         """As of the last look."""

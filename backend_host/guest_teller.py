@@ -4,8 +4,9 @@ Wrong when: a guest looks more often than PERIOD_S. It sees the same figures twi
 """
 
 import logging
-import threading
 from collections.abc import Callable
+
+from backend_host.looking import Looking
 
 PERIOD_S = 2.0
 """For 60 vGPUs with a program each a look takes 2 ms of a core."""
@@ -13,24 +14,13 @@ PERIOD_S = 2.0
 log = logging.getLogger("fairgv.guests")
 
 
-class GuestTeller:
+class GuestTeller(Looking):
     """One thread; `tell` writes into all regions."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
+        super().__init__("guest-teller")
         self._tell = tell
-        self._is_stopping = threading.Event()
         self._is_failing = False
-        self._thread = threading.Thread(target=self._run, name="guest-teller", daemon=True)
-
-    def start(self) -> None:
-        """Begins."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread."""
-        self._is_stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
 
     def _run(self) -> None:
         while not self._is_stopping.is_set():

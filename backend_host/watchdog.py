@@ -14,7 +14,6 @@ queued behind it. The grant is taken from it all the same (`grants.py`), and a d
 
 import contextlib
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from backend_host import hand_overs
 from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import WorkerReading, WorkerState
+from backend_host.looking import Looking
 from backend_host.service.journal import about
 
 _LOOKS_IN_LIMIT = 20
@@ -57,28 +57,18 @@ class _Suspect:
         return now_ns - max(self.stalled_since_ns, self.wanted_since_ns)
 
 
-class Watchdog:
+class Watchdog(Looking):
     """One thread over one control page. `end` is called with the slot of a worker that is to be ended, and for how long it kept
     others waiting."""
 
     def __init__(self, page: ControlPage, limit_ns: int, end: Callable[[int, int], None]) -> None:
+        super().__init__("watchdog")
         self._page = page
         self._limit_ns = limit_ns
         self._end = end
         self._suspect: _Suspect | None = None
         self._occupant: occupancy.Occupant | None = None
         self._occupied_since_ns = self._asked_ns = 0
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
-
-    def start(self) -> None:
-        """Begins to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread."""
-        self._is_stopping.set()
-        self._thread.join()
 
     def late(self) -> Sequence[Late]:
         """Those that were warned of and have not gone on since."""

@@ -23,7 +23,6 @@ called with how much that is by now. It shrinks when charges come late, as they 
 Wrong when: a taken-over worker submits without a turn. The page tells of no work that its worker keeps silent about.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.device.forgeries import Forgeries
 from backend_host.device.kept_limit import KeptLimit
 from backend_host.device.occupancy import keeps_device
+from backend_host.looking import Looking
 
 LOOK_S = 0.02
 """Two looks are within 50 ms, also where a look comes late by half of its time."""
@@ -80,7 +80,7 @@ class _Turn:
     asked_ns: int = 0
 
 
-class Auditor:
+class Auditor(Looking):
     """One thread over one control page. `end` is called with a vGPU's number and why its workers are to be ended; `owe` with what it is to be
     charged beside its own charges, each time that this has changed; `alarm` with what somebody wrote that no worker writes, and the counts of
     unused grants that are believed all the same."""
@@ -94,6 +94,7 @@ class Auditor:
         *,
         is_preemptive: bool,
     ) -> None:
+        super().__init__("auditor")
         self._page = page
         self._end = end
         self._owe = owe
@@ -105,17 +106,6 @@ class Auditor:
         self._forgeries = Forgeries()
         self.nr_mended = 0
         """Times that the grant was mended."""
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="auditor", daemon=True)
-
-    def start(self) -> None:
-        """Begins to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread."""
-        self._is_stopping.set()
-        self._thread.join()
 
     def _run(self) -> None:
         period_s = _ALONE_S

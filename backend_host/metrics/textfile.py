@@ -7,11 +7,11 @@ Wrong when: the daemon dies. The file then stays as it was; node_textfile_mtime_
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from backend_host.errors import FairGVError
+from backend_host.looking import Looking
 
 PERIOD_S = 15.0
 """Prometheus asks every 15 s or more, as a rule."""
@@ -19,16 +19,15 @@ PERIOD_S = 15.0
 log = logging.getLogger("fairgv.metrics")
 
 
-class MetricsFile:
+class MetricsFile(Looking):
     """One thread for one file. FairGVError when the file cannot be written at the start."""
 
     def __init__(self, path: Path, text: Callable[[], bytes]) -> None:
+        super().__init__("metrics-file")
         self._path = path
         self._new = path.with_suffix(".new")  # of which the collector reads nothing
         self._text = text
         self._is_failing = False
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="metrics-file", daemon=True)
 
     def start(self) -> None:
         """Writes it, and goes on."""
@@ -39,13 +38,11 @@ class MetricsFile:
                 f"cannot write {self._path}: {error.strerror}; set metrics_file to a file in the folder of node_exporter's "
                 "--collector.textfile.directory, which the daemon may write to"
             ) from error
-        self._thread.start()
+        super().start()
 
     def stop(self) -> None:
         """Ends the thread and removes the file."""
-        self._is_stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        super().stop()
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
             self._new.unlink(missing_ok=True)
