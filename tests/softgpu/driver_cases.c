@@ -393,58 +393,6 @@ static int case_cooperative(const char *argument)
     return works();
 }
 
-/* What one device holds, runs and suffers is nothing to the other. */
-static int case_two_devices(const char *argument)
-{
-    volatile unsigned int *flags;
-    void *parameters[] = {&flags};
-    unsigned int value = 0;
-    CUcontext second;
-    CUdeviceptr big[2], from, to;
-    int nr_devices = 0;
-
-    (void)argument;
-    start();
-    CHECK(cuDeviceGetCount(&nr_devices));
-    printf("%d devices\n", nr_devices);
-    CHECK(cuMemHostAlloc((void **)&flags, 64, CU_MEMHOSTALLOC_PORTABLE));
-    flags[0] = flags[1] = 0;
-    CHECK(cuMemAlloc_v2(&big[0], 40 << 20));
-    CHECK(launch("hold", 1, 1, parameters));
-    while (!flags[0]) {
-        usleep(100);
-    }
-    CHECK(cuDevicePrimaryCtxRetain(&second, 1));
-    CHECK(cuCtxSetCurrent(second));
-    module = NULL;
-    CHECK(cuMemAlloc_v2(&big[1], 40 << 20));
-    say("third", cuMemAlloc_v2(&from, 40 << 20));
-    if (works()) { /* while the first device is busy */
-        return 1;
-    }
-    CHECK(cuMemAlloc_v2(&from, 4096));
-    CHECK(fill(from, 77, 4, 256));
-    CHECK(cuCtxSynchronize());
-    flags[1] = 1;
-    CHECK(cuCtxSetCurrent(context));
-    CHECK(cuCtxSynchronize());
-    CHECK(cuMemAlloc_v2(&to, 4096));
-    CHECK(cuMemcpyPeer(to, context, from, second, 4096));
-    CHECK(cuMemcpyDtoH_v2(&value, to + 4092, 4));
-    printf("copied %u\n", value);
-    CHECK(cuCtxSetCurrent(second));
-    CHECK(launch("stop", 1, 1, NULL));
-    say("second", cuCtxSynchronize());
-    module = NULL;
-    CHECK(cuCtxSetCurrent(context));
-    if (works()) {
-        return 1;
-    }
-    CHECK(cuDevicePrimaryCtxReset_v2(1));
-    say("again", cuDevicePrimaryCtxRetain(&second, 1));
-    return 0;
-}
-
 struct test_case {
     const char *name;
     int (*run)(const char *argument);

@@ -34,6 +34,7 @@ int case_checkpoint_blocks(const char *argument);
 int case_checkpoint_refused(const char *kind);
 
 /* driver_cases_devices.c */
+int case_two_devices(const char *argument);
 int case_move(const char *argument);
 int case_fails(const char *argument);
 int case_fails_within(const char *argument);
