@@ -29,6 +29,14 @@ def test_a_file_is_copied_by_chunks(runner: Runner, source: Path, tmp_path: Path
     assert target.read_bytes() == bytes(byte ^ 0x55 for byte in source.read_bytes())[:-1]
 
 
+def test_pieces_of_a_few_bytes_are_copied_from_any_byte_on(runner: Runner, source: Path, tmp_path: Path) -> None:
+    source.write_bytes(source.read_bytes()[:1000])
+    target = tmp_path / "target"
+    result = runner.run("files", "copy", source, target, 11)
+    assert (result.returncode, result.stdout) == (0, "copied 1\n"), result.stderr
+    assert target.read_bytes() == bytes(byte ^ 0x55 for byte in source.read_bytes())[:-1]
+
+
 @pytest.mark.parametrize("points", [0, 2])
 def test_a_mapped_file_is_kept_and_written_by_msync_alone(runner: Runner, source: Path, points: int) -> None:
     before = source.read_bytes()

@@ -147,8 +147,11 @@ template <class Where> class DeviceLoop
         return launch_->own + (place + Thread::rank()) * launch_->own_bytes;
     }
 
-    __device__ unsigned char *page_at(uint32_t page) const
-    { return launch_->pages + (2 * blockIdx.x + (page == page_out)) * launch_->page_bytes; }
+    __device__ uint64_t page_at(uint32_t page, uint64_t address) const /* the two lie alike in their 16 bytes */
+    {
+        const uint64_t at = (2 * blockIdx.x + (page == page_out)) * (launch_->page_bytes + 16) + address % 16;
+        return reinterpret_cast<uint64_t>(launch_->pages + at);
+    }
 
     /* By the first thread. Tasks take slots from below, where they are near; requests, which are long, from above. */
     __device__ unsigned take(bool is_low, bool is_ready)

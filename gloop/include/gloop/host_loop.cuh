@@ -195,7 +195,7 @@ class HostLoop
             cutter.cut(launch.answers, nr_blocks);
             cutter.cut(launch.lines, nr_slots);
             cutter.cut(launch.names, nr_slots * detail::name_bytes);
-            cutter.cut(launch.pages, nr_blocks * 2 * launch.page_bytes);
+            cutter.cut(launch.pages, nr_blocks * 2 * (launch.page_bytes + 16));
         });
         std::memset(parts_->pinned.get(), 0, reinterpret_cast<unsigned char *>(launch.lines) - parts_->pinned.get());
         detail::check(cudaMemsetAsync(launch.control, 0, sizeof(detail::Control), parts_->stream),

@@ -9,23 +9,24 @@ namespace gloop::detail
 {
 __device__ inline uint64_t address_of(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-/* By all threads. Past the first level of cache, as the other side of the bus may have written it; two loads at once.
- */
+/* By all threads, where both lie alike in their 16 bytes. Past the first cache, as the host may have written. */
 __device__ inline void copy_bytes(uint64_t target, uint64_t source, size_t bytes)
 {
-    const size_t quads = ((target | source) & 15) == 0 ? bytes / 16 : 0, step = Thread::count();
+    const size_t head = min(size_t(-target % 16), bytes), quads = (bytes - head) / 16, step = Thread::count();
     for (size_t quad = Thread::rank(); quad < quads; quad += 2 * step) {
         uint4 loaded[2];
 #pragma unroll
         for (int at = 0; at < 4; at++) {
-            const size_t place = quad + at % 2 * step;
-            if (place < quads && at < 2) { loaded[at] = __ldcv(reinterpret_cast<const uint4 *>(source) + place); }
-            if (place < quads && at >= 2) { reinterpret_cast<uint4 *>(target)[place] = loaded[at - 2]; }
+            const size_t place = head + 16 * (quad + at % 2 * step);
+            if (place >= head + 16 * quads) { continue; }
+            if (at < 2) { loaded[at] = __ldcv(reinterpret_cast<const uint4 *>(source + place)); }
+            if (at >= 2) { *reinterpret_cast<uint4 *>(target + place) = loaded[at - 2]; }
         }
     }
 #pragma unroll 1
-    for (size_t byte = 16 * quads + Thread::rank(); byte < bytes; byte += step) {
-        reinterpret_cast<char *>(target)[byte] = __ldcv(reinterpret_cast<const char *>(source) + byte);
+    for (size_t byte = Thread::rank(); byte < bytes - 16 * quads; byte += step) {
+        const size_t place = byte < head ? byte : byte + 16 * quads;
+        *reinterpret_cast<char *>(target + place) = __ldcv(reinterpret_cast<const char *>(source + place));
     }
 }
 
@@ -55,7 +56,7 @@ __device__ void DeviceLoop<Where>::request(Line line, const char *name, const Ca
         });
     }
     if (page == page_out) {
-        copy_bytes(address_of(page_at(page)), line.address, line.bytes);
+        copy_bytes(page_at(page, line.address), line.address, line.bytes);
         __threadfence_system();
         __syncthreads();
     }
@@ -65,7 +66,7 @@ __device__ void DeviceLoop<Where>::request(Line line, const char *name, const Ca
         slot.result = refusal;
         slot.address = line.address;
         slot.page = page;
-        line.page = page ? address_of(page_at(page)) : 0;
+        line.page = page ? page_at(page, line.address) : 0;
         if (page) { line.bytes = min(line.bytes, launch_->page_bytes); }
         if (!refusal) {
             const size_t place = size_t(blockIdx.x) * slots_per_block + number;
@@ -109,7 +110,7 @@ template <class Where> __device__ __noinline__ bool DeviceLoop<Where>::take_answ
 template <class Where> __device__ __noinline__ void DeviceLoop<Where>::collect(unsigned number)
 {
     const Slot &slot = slot_at(number);
-    copy_bytes(slot.address, address_of(page_at(page_in)), slot.result);
+    copy_bytes(slot.address, page_at(page_in, slot.address), slot.result);
     if (Thread::is_first()) { place_.ready |= place_.arrived, place_.arrived = 0, place_.busy_pages &= ~page_in; }
 }
 } // namespace gloop::detail

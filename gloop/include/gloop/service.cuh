@@ -102,8 +102,7 @@ class Service
                 was_running = is_running;
             }
             const long waited_ns = std::chrono::nanoseconds(Clock::now() - last).count();
-            const timespec nap = {0,
-                                  std::min(waited_ns, longest_nap_ns_)}; /* the longer, the longer nobody has asked */
+            const timespec nap = {0, std::min(waited_ns, longest_nap_ns_)}; /* longer and longer */
             if (!is_running || waited_ns > 50 * 1000) { sockets_.sleep(is_running ? &nap : nullptr); }
         }
     }

@@ -92,11 +92,9 @@ class Sockets
         epoll_event events[64];
         for (int event = epoll_wait(epoll_, events, 64, 0) - 1; event >= 0; event--) {
             eventfd_t rung;
-            if (events[event].data.fd == bell_) {
-                eventfd_read(bell_, &rung);
-            } else {
-                serve_socket(events[event].data.fd);
-            }
+            const int fd = events[event].data.fd;
+            if (fd == bell_) { eventfd_read(bell_, &rung); }
+            serve_socket(fd); /* nobody waits for the bell */
         }
     }
 

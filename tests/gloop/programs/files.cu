@@ -1,7 +1,7 @@
 /*
- * files copy FROM TO CHUNK: a chain that reads, changes and writes, by chunks. files map PATH: sums of a mapped file,
- * twice, then of what was written to it meanwhile. files errors FOLDER: what calls that fail return. files busy PATH: a
- * page of writes from every block at once.
+ * files copy FROM TO CHUNK: a chain that reads, changes and writes, by chunks, each from another byte on. files map
+ * PATH: sums of a mapped file, twice, then of what was written to it meanwhile. files errors FOLDER: what calls that
+ * fail return. files busy PATH: a page of writes from every block at once.
  */
 #include <cstdio>
 #include <gloop/gloop.cuh>
@@ -32,11 +32,12 @@ __device__ void copy(Loop *loop, int in, int out, long long offset, long long si
         gloop::fs::ftruncate(loop, out, size - 1, [=](Loop *loop, int) { close_all(loop, in, out, results); });
         return;
     }
-    gloop::fs::read(loop, in, offset, chunk, buffer, [=](Loop *loop, long long read) {
+    Bytes *piece = buffer + offset / chunk % 17;
+    gloop::fs::read(loop, in, offset, chunk, piece, [=](Loop *loop, long long read) {
         for (long long byte = threadIdx.x; byte < read; byte += blockDim.x) {
-            buffer[byte] ^= 0x55;
+            piece[byte] ^= 0x55;
         }
-        gloop::fs::write(loop, out, offset, read, buffer, [=](Loop *loop, long long written) {
+        gloop::fs::write(loop, out, offset, read, piece, [=](Loop *loop, long long written) {
             if (written > 0) {
                 copy(loop, in, out, offset + written, size, chunk, buffer, results);
             }
@@ -47,7 +48,7 @@ __device__ void copy(Loop *loop, int in, int out, long long offset, long long si
 void copy_file(gloop::HostLoop &host, const char *from, const char *to, unsigned chunk, long long *results)
 {
     Bytes *buffer = nullptr;
-    cudaMalloc(&buffer, chunk);
+    cudaMalloc(&buffer, chunk + 16);
     const gloop::Name source(from), target(to);
     host.launch(1, 128, [=] __device__(Loop *loop) {
         gloop::fs::open(loop, source.text, O_RDONLY, [=](Loop *loop, int in) {
