@@ -10,6 +10,18 @@
 
 namespace gloop::detail
 {
+/* What the system says of a file: asked once for requests that came together, as it takes longer than to answer one. */
+struct File {
+    int fd = -1;
+    struct stat stat;
+    bool look(int of)
+    {
+        if (of >= 0 && of == fd) { return true; }
+        fd = ::fstat(of, &stat) == 0 ? of : -1;
+        return fd >= 0;
+    }
+};
+
 class Cache
 {
   public:
@@ -19,10 +31,10 @@ class Cache
     }
 
     /* An address, or minus errno; by null also 0, for pages that are not there. Behind the file's end all is zero. */
-    int64_t map(Copier *copier, const Line &line)
+    int64_t map(Copier *copier, const Line &line, File &looked)
     {
-        struct stat file;
-        if (::fstat(line.fd, &file) != 0) { return -errno; }
+        if (!looked.look(line.fd)) { return -errno; }
+        const struct stat &file = looked.stat;
         if (line.bytes == 0 || line.offset >= uint64_t(file.st_size)) { return -EINVAL; }
         std::unique_lock lock(mutex_);
         Piece *piece = find(file, line);

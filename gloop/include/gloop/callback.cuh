@@ -51,16 +51,18 @@ template <class Callback> __device__ void put(unsigned char *place, const Callba
     new (place) Callback(callback);
 }
 
-/*
- * What a slot points at, by kind. Each thread copies the closure, so that its values live in registers while it runs. A
+/* What a slot points at, by kind. Each thread copies the closure, so that its values live in registers while it runs. A
  * pointer taken on the device is good for all launches of the same module, and a suspended block goes on in the same
- * kernel.
- */
+ * kernel. */
 template <class Loop> using Run = void (*)(Loop *, unsigned slot);
 
-template <class Loop, class Callback> __device__ void run_task(Loop *loop, unsigned slot)
+template <class Loop, class Callback> __device__ void run_task(Loop *loop, unsigned number)
 {
-    const Callback callback = *reinterpret_cast<const Callback *>(loop->slot_at(slot).closure);
+    const Callback callback = loop->with_slot(number, [](Slot &slot) {
+        const Callback copy = *reinterpret_cast<const Callback *>(slot.closure);
+        asm volatile("" ::: "memory"); /* each branch has loads of its own */
+        return copy;
+    });
     callback(loop);
 }
 

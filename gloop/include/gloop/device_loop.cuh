@@ -64,14 +64,11 @@ template <class Where> class DeviceLoop
         verify(run, callback GLOOP_HERE);
     }
 
-    /*
-     * For long loops: false means that it is not time to stop, and nothing was kept. True: the callback was posted, and
-     * the caller returns. That is when the block shall give way, and when other callbacks of it could run.
-     */
+    /* For long loops: false means that it is not time to stop, and nothing was kept. True: the callback was posted, and
+     * the caller returns. That is when the block shall give way, and when other callbacks of it could run. */
     template <class Callback> __device__ bool postTaskIfNecessary(const Callback &callback GLOOP_WHERE)
     {
-        if (!__syncthreads_or(Thread::is_first() && is_time(1))) { return false; }
-        if (!__syncthreads_or(Thread::is_first() && look())) { return false; }
+        if (!__syncthreads_or(Thread::is_first() && is_time(1) && look())) { return false; }
         postTask(callback GLOOP_HERE);
         return true;
     }
@@ -101,20 +98,18 @@ template <class Where> class DeviceLoop
         if (Thread::is_first()) { give(order_exit); }
     }
 
-    /*
-     * Names shared memory that is saved when this block gives way, and brought back: until the logical block ends, or
-     * until named again with 0 bytes. Address and size are multiples of 8.
-     */
+    /* Names shared memory that is saved when this block gives way, and brought back: until the logical block ends, or
+     * until named again with 0 bytes. Address and size are multiples of 8. */
     __device__ void keep(void *pointer, size_t bytes);
 
     __device__ uint3 logicalBlockIdx() const
     {
-        const uint32_t *grid = launch_->logical;
-        const uint32_t row = logical_ / grid[0];
-        return {logical_ % grid[0], row % grid[1], row / grid[1]};
+        const uint3 grid = launch_->logical;
+        const uint32_t row = logical_ / grid.x;
+        return {logical_ % grid.x, row % grid.y, row / grid.y};
     }
 
-    __device__ uint3 logicalGridDim() const { return {launch_->logical[0], launch_->logical[1], launch_->logical[2]}; }
+    __device__ uint3 logicalGridDim() const { return launch_->logical; }
 
     /* For gloop.cuh. The line's answer reaches `callback(loop, result)`. */
     template <class Callback>
@@ -123,8 +118,20 @@ template <class Where> class DeviceLoop
     /* For callback.cuh, as the next one. */
     __device__ Slot &slot_at(unsigned number)
     {
-        if constexpr (is_near) { return number < 2 ? near_[number] : context_->slots[number]; }
-        return context_->slots[number];
+        return *with_slot(number, [](Slot &slot) { return &slot; });
+    }
+
+    /* The same in two branches: accesses by an address that may lie in either memory take several times as long. */
+    template <class Use> __device__ auto with_slot(unsigned number, const Use &use)
+    {
+        if constexpr (is_near) {
+            if (number < 2) {
+                __builtin_assume(__isShared(this));
+                asm volatile("");
+                return use(near_[number]);
+            }
+        }
+        return use(context_->slots[number]);
     }
 
     /* Where this thread's closure of postTaskPerThread lies, which is copied at once. */
@@ -168,9 +175,10 @@ template <class Where> class DeviceLoop
 
     template <class Callback> __device__ unsigned fill(unsigned number, Run<DeviceLoop> run, const Callback &callback)
     {
-        Slot &slot = slot_at(number);
-        slot.callback = reinterpret_cast<void *>(run);
-        put(slot.closure, callback);
+        with_slot(number, [&](Slot &slot) {
+            slot.callback = reinterpret_cast<void *>(run);
+            put(slot.closure, callback);
+        });
 #ifdef GLOOP_CHECK
         told_ = number;
 #endif

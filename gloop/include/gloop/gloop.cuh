@@ -1,15 +1,11 @@
 /*
  * GLoop: event-driven kernels, after Suzuki et al., "GLoop: An Event-driven Runtime for Consolidating GPGPU
- * Applications" (SoCC '17).
+ * Applications" (SoCC '17): nvcc -std=c++17 --extended-lambda -arch=sm_75 or newer, and docs/gloop.md.
  *
- *     gloop::HostLoop host;
- *     host.launch(blocks, threads, [=] __device__(gloop::DeviceLoop<> *loop) { ... });
- *
- * nvcc -std=c++17 --extended-lambda -arch=sm_75 or newer. Here are files and TCP sockets, for callbacks; everything
- * else: docs/gloop.md. Each call is made by all threads of a block and returns at once; `callback(loop, result)` comes
- * later, with what the call of the host returned (a descriptor, a socket; of fstat the file's size), or minus errno.
- * Buffers lie in global memory, and belong to the call until its callback runs. What a block asks before it has an
- * answer may be done in any order. A name has at most 255 bytes.
+ * Here are files and TCP sockets, for callbacks. Each call is made by all threads of a block and returns at once;
+ * `callback(loop, result)` comes later, with what the call of the host returned (a descriptor, a socket; of fstat the
+ * file's size), or minus errno. Buffers lie in global memory, and belong to the call until its callback runs. What a
+ * block asks before it has an answer may be done in any order. A name has at most 255 bytes.
  */
 #pragma once
 
@@ -38,11 +34,9 @@ __device__ void write(Loop *loop, int fd, uint64_t offset, uint64_t bytes, const
                       const Callback &callback GLOOP_WHERE)
 { loop->request({Call::write, fd, offset, bytes, address_of(buffer), 0, 0, page_out}, nullptr, callback GLOOP_HERE); }
 
-/*
- * The result is the address of these bytes of the file in the device's memory, in pages of 64 KiB that stay there after
+/* The result is the address of these bytes of the file in the device's memory, in pages of 64 KiB that stay there after
  * munmap, too, until others need the place. All mappings of the same pages share them. What is written there
- * (PROT_WRITE) reaches the file by msync alone.
- */
+ * (PROT_WRITE) reaches the file by msync alone. */
 template <class Loop, class Callback>
 __device__ void mmap(Loop *loop, int fd, uint64_t offset, uint64_t bytes, int protection,
                      const Callback &callback GLOOP_WHERE)

@@ -1,7 +1,5 @@
-/*
- * The host loop: launches a kernel of event loops, and launches it again for as long as blocks have left with work. In
- * between, when all they wait for is an answer, no kernel is on the device.
- */
+/* The host loop: launches a kernel of event loops, and launches it again for as long as blocks have left with work. In
+ * between, when all they wait for is an answer, no kernel is on the device. */
 #pragma once
 
 #include "request.cuh"
@@ -13,10 +11,10 @@ namespace gloop
 {
 namespace detail
 {
-/* How many blocks of a kernel are on the device at once; if none, because of which resource. */
+/* How many blocks of a kernel are on the device at once, and the shared memory of one, with what the launch adds. */
 struct Fit {
     unsigned nr_blocks;
-    size_t shared_bytes; /* of a block, the kernel's own and what the launch adds */
+    size_t shared_bytes;
 };
 
 inline int attribute_of(cudaDeviceAttr attribute, int device)
@@ -28,50 +26,42 @@ inline int attribute_of(cudaDeviceAttr attribute, int device)
 
 /* Asked once: drivers read the clock rate across the bus, which may take longer than a kernel. */
 inline uint64_t cycles_per_us_of(int device)
-{
-    const int clock_khz = attribute_of(cudaDevAttrClockRate, device);
-    return clock_khz >= 1000 ? clock_khz / 1000 : 1000;
-}
+{ return std::max(1000, attribute_of(cudaDevAttrClockRate, device) / 1000); }
 
 inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, size_t shared_bytes)
 {
-    const auto text = [](unsigned long long number) { return std::to_string(number); };
     const uint64_t nr_logical = uint64_t(blocks.x) * blocks.y * blocks.z;
     const uint64_t nr_threads = uint64_t(threads.x) * threads.y * threads.z;
     const uint64_t most_threads = attribute_of(cudaDevAttrMaxThreadsPerBlock, device);
     if (nr_logical == 0 || nr_logical >> 31 || nr_threads == 0 || nr_threads > most_threads) {
-        throw Error("gloop: a launch of " + text(nr_logical) + " blocks of " + text(nr_threads) +
-                    " threads: a block of this device has at most " + text(most_threads) + " threads");
+        refuse("a launch of ", nr_logical, " blocks of ", nr_threads, " threads: a block of this device has at most ",
+               most_threads, " threads");
     }
     cudaFuncAttributes of_kernel;
     check(cudaFuncGetAttributes(&of_kernel, kernel), "a kernel of event loops");
-    if (nr_threads > uint64_t(of_kernel.maxThreadsPerBlock)) {
-        throw Error("gloop: " + text(nr_threads) + " threads of " + text(of_kernel.numRegs) +
-                    " registers: there are not registers enough for more than " + text(of_kernel.maxThreadsPerBlock) +
-                    " threads (nvcc -maxrregcount)");
-    }
     const size_t all_shared = of_kernel.sharedSizeBytes + shared_bytes;
     const size_t most_shared = attribute_of(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (all_shared > most_shared) {
-        throw Error("gloop: " + text(all_shared) + " bytes of shared memory, " + text(of_kernel.sharedSizeBytes) +
-                    " of them the kernel's own: a block of this device has at most " + text(most_shared));
+        refuse(all_shared, " bytes of shared memory, ", of_kernel.sharedSizeBytes,
+               " of them the kernel's own: a block of this device has at most ", most_shared);
     }
     if (shared_bytes > size_t(of_kernel.maxDynamicSharedSizeBytes)) {
         check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
-              text(shared_bytes) + " bytes of shared memory");
+              "dynamic shared memory");
     }
     int nr_each = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&nr_each, kernel, int(nr_threads), shared_bytes), "occupancy");
     if (nr_each == 0) {
-        throw Error("gloop: " + text(nr_threads) + " threads, " + text(of_kernel.numRegs) + " registers each and " +
-                    text(all_shared) + " bytes of shared memory do not fit a multiprocessor");
+        refuse(nr_threads, " threads, ", of_kernel.numRegs, " registers each and ", all_shared, " bytes of shared ",
+               "memory do not fit: this kernel is for at most ", of_kernel.maxThreadsPerBlock, " threads");
     }
     const uint64_t nr_resident = uint64_t(nr_each) * attribute_of(cudaDevAttrMultiProcessorCount, device);
     return {unsigned(std::min(nr_logical, nr_resident)), all_shared};
 }
 
-template <class Where, class Entry>
-__global__ void event_loops(const __grid_constant__ Launch launch, const __grid_constant__ Entry entry)
+template <class Where, class Bound, class Entry>
+__global__ void __launch_bounds__(Bound::threads, Bound::blocks)
+    event_loops(const __grid_constant__ Launch launch, const __grid_constant__ Entry entry)
 {
     __shared__ DeviceLoop<Where> of_block;
     DeviceLoop<Where> *loop = &of_block;
@@ -98,24 +88,10 @@ struct Parts {
     Service service;
     cudaStream_t stream = nullptr;
     cudaEvent_t ended = nullptr;
-    Memory on_device, pinned; /* of launches; one serves again where it is large enough */
-    size_t on_device_bytes = 0, pinned_bytes = 0;
+    Array control{false}, contexts{false}, kept{false}, own{false};
+    Array failure{true}, asked{true}, answers{true}, states{true}, lines{true}, names{true}, pages{true};
+    bool is_clean = false; /* what has to be zero is, as most launches leave it */
 };
-
-/* Cuts arrays out of memory that is made when what is there is too small. */
-template <class Cut> void make_arrays(Memory &memory, size_t &bytes, bool is_pinned, const Cut &cut)
-{
-    Cutter counted;
-    cut(counted);
-    if (counted.bytes > bytes) {
-        memory.reset();
-        bytes = 0;
-        memory = make_memory(counted.bytes, is_pinned);
-        bytes = counted.bytes;
-    }
-    Cutter cutter = {memory.get()};
-    cut(cutter);
-}
 } // namespace detail
 
 class HostLoop
@@ -132,44 +108,38 @@ class HostLoop
         if (getpid() != process_) { (void)parts_.release(); /* threads and contexts are not a child's */ }
     }
 
-    /*
-     * Calls `entry(loop)` in each logical block, and returns when all callbacks have run. `Where` is the entry's:
-     * DeviceLoop<Where>. Throws Error for what does not fit, and for what ended the kernel.
-     */
-    template <class Where = Shared, class Entry> void launch(dim3 blocks, dim3 threads, const Entry &entry)
-    { launchWithSharedMemory<Where>(blocks, threads, 0, entry); }
+    /* Calls `entry(loop)` in each logical block, and returns when all callbacks have run. `Where` is the entry's:
+     * DeviceLoop<Where>. Throws Error for what does not fit, and for what ended the kernel. */
+    template <class Where = Shared, class Bound = Bounds<>, class Entry>
+    void launch(dim3 blocks, dim3 threads, const Entry &entry)
+    { launchWithSharedMemory<Where, Bound>(blocks, threads, 0, entry); }
 
-    template <class Where = Shared, class Entry>
+    template <class Where = Shared, class Bound = Bounds<>, class Entry>
     void launchWithSharedMemory(dim3 blocks, dim3 threads, size_t bytes, const Entry &entry)
     {
         if (getpid() != process_) {
-            throw Error("gloop: a host loop of process " + std::to_string(process_) + " does not work in its child " +
-                        std::to_string(getpid()) +
-                        ": CUDA does not survive fork; make one there before CUDA is used here");
+            detail::refuse("a host loop of process ", process_, " does not work in its child ", getpid(),
+                           ": CUDA does not survive fork; make one there before CUDA is used here");
         }
-        const auto kernel = &detail::event_loops<Where, Entry>;
+        const auto kernel = &detail::event_loops<Where, Bound, Entry>;
         const detail::Fit fit = detail::fit_of(reinterpret_cast<const void *>(kernel), device_, blocks, threads, bytes);
+        const unsigned long long nr_requests = parts_->service.nr_requests();
         detail::Launch launch = prepare(fit, blocks, threads);
         parts_->service.begin(launch, fit.nr_blocks);
         const std::shared_ptr<detail::Service> ends(&parts_->service, [](auto *service) { service->finish(); });
         for (bool is_left = true; is_left; launch.is_resumed = 1) {
-            if (launch.is_resumed) { /* else all of it is zero */
-                detail::check(cudaMemsetAsync(launch.control, 0, offsetof(detail::Control, next), parts_->stream),
-                              "the control of a kernel");
-            }
-            parts_->service.set_running(true);
+            if (launch.is_resumed) { clear(launch.control, offsetof(detail::Control, next)); }
             nr_kernels_++;
             kernel<<<fit.nr_blocks, threads, bytes, parts_->stream>>>(launch, entry);
+            parts_->service.set_running(true); /* to wake a thread takes longer than the launch */
             is_left = is_left_after_kernel(launch, fit.nr_blocks);
         }
+        parts_->is_clean = parts_->is_clean && parts_->service.nr_requests() == nr_requests;
     }
 
     /* May be asked from any thread. */
     Statistics statistics() const
-    {
-        const detail::Service &service = parts_->service;
-        return {nr_kernels_, service.nr_requests(), service.nr_hits(), service.is_running()};
-    }
+    { return {nr_kernels_, parts_->service.nr_requests(), parts_->service.nr_hits(), parts_->service.is_running()}; }
 
   private:
     static constexpr unsigned look_us = 20, most_looks = 1024; /* at the end of a kernel: to sleep costs 20 us */
@@ -182,33 +152,33 @@ class HostLoop
         launch.page_bytes = std::min(detail::page_bytes, pages_bytes / (2 * nr_blocks) / 4096 * 4096);
         launch.own_bytes = (options_.per_thread_bytes + 15) / 16 * 16;
         const size_t nr_own = nr_blocks * detail::own_places * threads.x * threads.y * threads.z;
-        detail::make_arrays(parts_->on_device, parts_->on_device_bytes, false, [&](detail::Cutter &cutter) {
-            cutter.cut(launch.control, 1);
-            cutter.cut(launch.contexts, nr_blocks);
-            cutter.cut(launch.kept, nr_blocks * launch.kept_bytes);
-            cutter.cut(launch.own, nr_own * launch.own_bytes);
-        });
-        detail::make_arrays(parts_->pinned, parts_->pinned_bytes, true, [&](detail::Cutter &cutter) {
-            cutter.cut(launch.failure, 1);
-            cutter.cut(launch.asked, nr_blocks);
-            cutter.cut(launch.states, nr_blocks);
-            cutter.cut(launch.answers, nr_blocks);
-            cutter.cut(launch.lines, nr_slots);
-            cutter.cut(launch.names, nr_slots * detail::name_bytes);
-            cutter.cut(launch.pages, nr_blocks * 2 * (launch.page_bytes + 16));
-        });
-        std::memset(parts_->pinned.get(), 0, reinterpret_cast<unsigned char *>(launch.lines) - parts_->pinned.get());
-        detail::check(cudaMemsetAsync(launch.control, 0, sizeof(detail::Control), parts_->stream),
-                      "the control of a launch");
+        detail::Parts &parts = *parts_;
+        parts.contexts.make(launch.contexts, nr_blocks);
+        parts.kept.make(launch.kept, nr_blocks * launch.kept_bytes);
+        parts.own.make(launch.own, nr_own * launch.own_bytes);
+        parts.states.make(launch.states, nr_blocks);
+        parts.lines.make(launch.lines, nr_slots);
+        parts.names.make(launch.names, nr_slots * detail::name_bytes);
+        parts.pages.make(launch.pages, nr_blocks * 2 * (launch.page_bytes + 16));
+        if (parts.control.make(launch.control, 1) | parts.failure.make(launch.failure, 1) |
+            parts.asked.make(launch.asked, nr_blocks) | parts.answers.make(launch.answers, nr_blocks) |
+            !parts.is_clean) {
+            clear(launch.control, sizeof(*launch.control));
+            for (auto *each : {&parts.failure, &parts.asked, &parts.answers}) {
+                std::memset(each->memory.get(), 0, each->bytes);
+            }
+        }
+        parts.is_clean = false;
         launch.give_way = parts_->word.get();
         launch.look_cycles = parts_->cycles_per_us * look_us;
         launch.idle_cycles = parts_->cycles_per_us * options_.idle_us;
-        launch.logical[0] = blocks.x;
-        launch.logical[1] = blocks.y;
-        launch.logical[2] = blocks.z;
+        launch.logical = {blocks.x, blocks.y, blocks.z};
         launch.points = options_.points;
         return launch;
     }
+
+    void clear(detail::Control *control, size_t bytes)
+    { detail::check(cudaMemsetAsync(control, 0, bytes, parts_->stream), "the control of a kernel"); }
 
     bool is_left_after_kernel(const detail::Launch &launch, unsigned nr_blocks)
     {
@@ -218,16 +188,14 @@ class HostLoop
         if (result == cudaSuccess) { result = cudaEventSynchronize(parts_->ended); }
         parts_->service.set_running(false);
         const detail::Failure &failure = *launch.failure;
-        if (failure.is_set) {
-            const std::string place =
-                failure.line ? std::string(", ") + failure.file + ":" + std::to_string(failure.line) : "";
-            throw Error(std::string("gloop: ") + failure.text + place);
-        }
+        if (failure.is_set && failure.line) { detail::refuse(failure.text, ", ", failure.file, ":", failure.line); }
+        if (failure.is_set) { detail::refuse(failure.text); }
         detail::check(result, "a kernel");
         bool is_left = false, is_forced = false;
         for (const auto *state = launch.states; state < launch.states + nr_blocks; state++) {
             is_left |= state->left != detail::Left::finished, is_forced |= state->left == detail::Left::forced;
         }
+        parts_->is_clean = !is_left;
         if (is_left) { parts_->service.wait_for_answer(is_forced); }
         return is_left && !is_forced;
     }

@@ -11,7 +11,7 @@ inline void check(cudaError_t result, const std::string &what)
 {
     if (result != cudaSuccess) {
         cudaGetLastError(); /* so that the next call does not return it again, where it is not for good */
-        throw Error("gloop: " + what + ": " + cudaGetErrorString(result));
+        refuse(what, ": ", cudaGetErrorString(result));
     }
 }
 
@@ -27,14 +27,24 @@ inline Memory make_memory(size_t bytes, bool is_pinned)
     return Memory(static_cast<unsigned char *>(pointer), is_pinned ? cudaFreeHost : cudaFree);
 }
 
-/* Cuts one allocation into arrays: without memory it only counts. */
-struct Cutter {
-    unsigned char *memory = nullptr;
+/* Memory that serves each launch for which it is large enough. */
+struct Array {
+    bool is_pinned;
     size_t bytes = 0;
-    template <class Thing> void cut(Thing *&things, size_t count)
+    Memory memory = nullptr;
+
+    /* Whether it is new. */
+    template <class Thing> bool make(Thing *&things, size_t count)
     {
-        things = reinterpret_cast<Thing *>(memory + bytes);
-        bytes += (count * sizeof(Thing) + 255) / 256 * 256;
+        const bool is_new = count * sizeof(Thing) > bytes;
+        if (is_new) {
+            memory.reset();
+            bytes = 0;
+            memory = make_memory(count * sizeof(Thing), is_pinned);
+            bytes = count * sizeof(Thing);
+        }
+        things = reinterpret_cast<Thing *>(memory.get());
+        return is_new;
     }
 };
 

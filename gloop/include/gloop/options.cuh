@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <cuda_runtime.h>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -15,6 +16,16 @@ struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+namespace detail
+{
+template <class... Parts> [[noreturn]] void refuse(const Parts &...parts)
+{
+    std::ostringstream text;
+    ((text << "gloop: ") << ... << parts);
+    throw Error(text.str());
+}
+} // namespace detail
+
 struct Options {
     unsigned idle_us = 50;                      /* all blocks without work for so long end the kernel; 0: never */
     unsigned io_threads = 4;                    /* for files */
@@ -22,6 +33,12 @@ struct Options {
     size_t per_thread_bytes = 0;                /* of a closure of postTaskPerThread */
     unsigned points = of_tests("GLOOP_POINTS"); /* after so many a block gives way; 0: when it is told to */
     static unsigned of_tests(const char *name) { return std::getenv(name) ? std::stoul(std::getenv(name)) : 0; }
+};
+
+/* Of a kernel: at most so many threads a block, and registers for so many blocks on a multiprocessor. 0: as it comes.
+ */
+template <unsigned most_threads = 0, unsigned nr_blocks = 0> struct Bounds {
+    static constexpr unsigned threads = most_threads, blocks = nr_blocks;
 };
 
 struct Statistics {
@@ -36,7 +53,7 @@ struct Name {
     char text[detail::name_bytes];
     explicit Name(const std::string &name)
     {
-        if (name.size() >= sizeof(text)) { throw Error("gloop: a name of more than 255 bytes: " + name); }
+        if (name.size() >= sizeof(text)) { detail::refuse("a name of more than 255 bytes: ", name); }
         std::memcpy(text, name.c_str(), name.size() + 1);
     }
 };

@@ -14,14 +14,11 @@ __device__ inline void copy_bytes(uint64_t target, uint64_t source, size_t bytes
 {
     const size_t head = min(size_t(-target % 16), bytes), quads = (bytes - head) / 16, step = Thread::count();
     for (size_t quad = Thread::rank(); quad < quads; quad += 2 * step) {
-        uint4 loaded[2];
-#pragma unroll
-        for (int at = 0; at < 4; at++) {
-            const size_t place = head + 16 * (quad + at % 2 * step);
-            if (place >= head + 16 * quads) { continue; }
-            if (at < 2) { loaded[at] = __ldcv(reinterpret_cast<const uint4 *>(source + place)); }
-            if (at >= 2) { *reinterpret_cast<uint4 *>(target + place) = loaded[at - 2]; }
-        }
+        const size_t first = head + 16 * quad, second = quad + step < quads ? first + 16 * step : first;
+        const uint4 loaded[] = {__ldcv(reinterpret_cast<const uint4 *>(source + first)),
+                                __ldcv(reinterpret_cast<const uint4 *>(source + second))};
+        *reinterpret_cast<uint4 *>(target + first) = loaded[0];
+        *reinterpret_cast<uint4 *>(target + second) = loaded[1];
     }
 #pragma unroll 1
     for (size_t byte = Thread::rank(); byte < bytes - 16 * quads; byte += step) {
@@ -30,13 +27,12 @@ __device__ inline void copy_bytes(uint64_t target, uint64_t source, size_t bytes
     }
 }
 
-/* What the device knows before it asks: 0, or minus errno. */
+/* What the device knows before it asks. Shared memory may be another one at the answer, and no driver reaches it. */
 __device__ inline int64_t refusal_of(const Line &line, const char *name)
 {
     for (size_t length = 0; name && name[length]; length++) {
         if (length == name_bytes - 1) { return -ENAMETOOLONG; }
     }
-    /* Shared memory may be another one when the answer comes, and the driver does not reach it. */
     return line.address && !__isGlobal(reinterpret_cast<const void *>(line.address)) ? -EFAULT : 0;
 }
 

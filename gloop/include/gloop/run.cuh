@@ -70,12 +70,13 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::rar
     }
     if (place_.arrived) { return {nullptr, Kind::collect, uint32_t(__ffs(int(place_.arrived)) - 1)}; }
     if (place_.ready) { return {nullptr, Kind::call, 0}; }
-    /* The first has the block's number, as the device deals out evenly; later ones are for whoever is done. */
+    /* The first has the block's number, as the device deals out evenly; later ones are for whoever is done. Blocks that
+     * find none count as well, so that the last one of all makes it zero for the next launch. */
     const bool is_later = place_.logical != no_logical;
-    place_.logical = is_later ? gridDim.x + atomicAdd(&launch_->control->next, 1) : blockIdx.x;
+    const uint32_t nr_logical = launch_->logical.x * launch_->logical.y * launch_->logical.z;
+    place_.logical = is_later ? gridDim.x + atomicInc(&launch_->control->next, nr_logical - 1) : blockIdx.x;
     place_.keeps = 0;
-    const uint32_t *grid = launch_->logical;
-    if (place_.logical < grid[0] * grid[1] * grid[2]) { return {nullptr, Kind::begin, place_.logical}; }
+    if (place_.logical < nr_logical) { return {nullptr, Kind::begin, place_.logical}; }
     return {nullptr, Kind::leave, uint32_t(Left::finished)};
 }
 
@@ -111,10 +112,8 @@ template <class Where> __device__ __noinline__ bool DeviceLoop<Where>::look()
     return watch_.orders || place_.ready || place_.arrived;
 }
 
-/*
- * For answers, as there is nothing else to do. When all blocks in the kernel have been idle for long, it ends. One that
- * goes on at this very moment sees `stop` at its next look, and the host launches the kernel again at once.
- */
+/* For answers, as there is nothing else to do. When all blocks in the kernel have been idle for long, it ends. One that
+ * goes on at this very moment sees `stop` at its next look, and the host launches the kernel again at once. */
 template <class Where> __device__ void DeviceLoop<Where>::wait()
 {
     const uint64_t since = clock64();

@@ -1,7 +1,5 @@
-/*
- * Who serves requests: one thread that looks at what blocks ask and at sockets, and workers for files, names and copies
- * by the driver. The first spins while requests come, naps while a kernel runs without any, and else sleeps.
- */
+/* Who serves requests: one thread that looks at what blocks ask and at sockets, and workers for files, names and copies
+ * by the driver. The first spins while requests come, naps while a kernel runs without any, and else sleeps. */
 #pragma once
 
 #include <chrono>
@@ -57,10 +55,11 @@ class Service
         failure_.clear();
     }
 
+    /* A kernel is on its way, or has ended, which the thread that looks sees after a nap at the latest. */
     void set_running(bool is_running)
     {
         is_running_ = is_running;
-        sockets_.ring();
+        if (is_running) { sockets_.ring(); }
     }
 
     /* After a kernel: until a block could go on, or at once where an exit was forced. Throws what a thread threw. */
@@ -74,7 +73,6 @@ class Service
     /* After the last kernel, however it ended: nothing of it is served any more. */
     void finish()
     {
-        set_running(false);
         forget_blocks();
         std::unique_lock lock(mutex_);
         work_.clear();
@@ -88,21 +86,20 @@ class Service
     {
         using Clock = std::chrono::steady_clock;
         Clock::time_point last = Clock::now();
-        bool is_running = false, was_running = false;
+        bool was_running = false;
         prctl(PR_SET_TIMERSLACK, 1);
         while (!is_ending_) {
             while (nr_knocking_) { std::this_thread::yield(); } /* whom a lock that is taken again at once keeps out */
-            { /* The bell is emptied first: whoever rings from now on ends the sleep below. */
-                const std::lock_guard looking(looking_);
-                sockets_.look();
-                is_running = is_running_;
-                const unsigned long long before = nr_requests_;
-                for (unsigned look = 0; look < 8; look++) { look_at_blocks(); } /* sockets want a call of the system */
-                if (nr_requests_ != before || (is_running && !was_running)) { last = Clock::now(); }
-                was_running = is_running;
-            }
+            std::unique_lock looking(looking_);
+            sockets_.look(); /* the bell is emptied first: whoever rings from now on ends the sleep below */
+            const bool is_running = is_running_;
+            const unsigned long long before = nr_requests_;
+            for (unsigned look = 0; look < 8; look++) { look_at_blocks(); } /* sockets want a call of the system */
+            looking.unlock();
+            if (nr_requests_ != before || (is_running && !was_running)) { last = Clock::now(); }
+            was_running = is_running;
             const long waited_ns = std::chrono::nanoseconds(Clock::now() - last).count();
-            const timespec nap = {0, std::min(waited_ns, longest_nap_ns_)}; /* longer and longer */
+            const timespec nap = {0, std::min(waited_ns, longest_nap_ns_)}; /* longer when nobody has asked for long */
             if (!is_running || waited_ns > 50 * 1000) { sockets_.sleep(is_running ? &nap : nullptr); }
         }
     }
@@ -118,6 +115,7 @@ class Service
     void look_at_blocks()
     {
         asked_.clear();
+        asked_for_.fd = -1;
         for (unsigned block = 0; block < nr_blocks_; block++) {
             const uint32_t now = __atomic_load_n(&launch_.asked[block], __ATOMIC_ACQUIRE);
             for (uint32_t bits = now ^ seen_[block]; bits; bits &= bits - 1) {
@@ -127,8 +125,8 @@ class Service
             }
             seen_[block] = now;
         }
-        for (const size_t place : asked_) { take(place); }
         nr_requests_ += asked_.size();
+        for (const size_t place : asked_) { take(place); }
     }
 
     void take(size_t place)
@@ -144,7 +142,7 @@ class Service
             open_.erase(job.line.fd);
         }
         /* What many blocks ask for again and again, and what takes less time than to wake another thread. */
-        const int64_t mapped = call == Call::map ? cache_.map(nullptr, job.line) : 0;
+        const int64_t mapped = call == Call::map ? cache_.map(nullptr, job.line, asked_for_) : 0;
         if (mapped || call == Call::unmap) {
             answer(job, mapped ? mapped : cache_.unmap(job.line.address));
         } else if (call >= Call::end && (call != Call::send || job.line.page || job.line.bytes == 0)) {
@@ -202,7 +200,7 @@ class Service
     void serve(Copier &copier, Job &&job)
     {
         const Line &line = job.line;
-        struct stat file;
+        File file;
         int64_t result = 0;
         switch (line.call) {
         case Call::open:
@@ -217,11 +215,11 @@ class Service
             cache_.forget(line.fd);
             return answer(job, result);
         case Call::map:
-            return answer(job, cache_.map(&copier, line));
+            return answer(job, cache_.map(&copier, line, file));
         case Call::sync:
             return answer(job, cache_.sync(copier, line));
         case Call::stat:
-            return answer(job, ::fstat(line.fd, &file) == 0 ? file.st_size : -errno);
+            return answer(job, file.look(line.fd) ? file.stat.st_size : -errno);
         case Call::resize:
             result = or_errno(::ftruncate(line.fd, off_t(line.bytes)));
             cache_.forget(line.fd);
@@ -310,6 +308,7 @@ class Service
     unsigned nr_blocks_ = 0;
     std::vector<uint32_t> seen_;
     std::vector<size_t> asked_;
+    File asked_for_;   /* mapped last, of those that were asked for together */
     std::mutex mutex_; /* of what follows */
     std::condition_variable has_work_, answered_;
     std::deque<Job> work_;

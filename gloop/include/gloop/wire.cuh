@@ -41,10 +41,8 @@ struct alignas(64) Line {
 };
 static_assert(sizeof(Line) == 64, "a request is one cache line");
 
-/*
- * What the host tells a block, in one word of a line of its own, since blocks poll it across the bus: which slots are
- * answered, whether to end the launch, and the last result with its slot, where it has 25 bits at most.
- */
+/* What the host tells a block, in one word of a line of its own, since blocks poll it across the bus: which slots are
+ * answered, whether to end the launch, and the last result with its slot, where it has 25 bits at most. */
 struct alignas(64) Answers {
     uint64_t word;
     static constexpr uint64_t order = 1ull << 32;
@@ -70,7 +68,7 @@ struct Failure {
     uint32_t is_set;
 };
 
-/* In the device's memory, one for each host loop. The first three are zero when a kernel starts. */
+/* In the device's memory, one for each host loop. All zero when a launch begins, the first three when it goes on. */
 struct Control {
     uint32_t begun; /* blocks in the kernel */
     uint32_t idle;  /* of these, how many have had nothing to do for long */
@@ -92,10 +90,8 @@ struct Keep {
     uint32_t offset, bytes;
 };
 
-/*
- * Where a block is, as its first thread knows it: what survives the end of a kernel. Masks are of slots; `running` is
- * the one whose callback runs, `arrived` are those whose answers still lie in pages.
- */
+/* Where a block is, as its first thread knows it: what survives the end of a kernel. Masks are of slots; `running` is
+ * the one whose callback runs, `arrived` are those whose answers still lie in pages. */
 struct alignas(16) Place {
     uint32_t free, ready, running, current;
     uint32_t waiting, arrived, asked, busy_pages;
@@ -123,8 +119,8 @@ struct Launch {
     Failure *failure;
     uint64_t kept_bytes, own_bytes, page_bytes; /* of a block, a closure, a page */
     uint64_t look_cycles, idle_cycles;          /* 0: never */
-    uint32_t logical[3];
-    uint32_t points; /* after so many a block leaves; 0: only when it is told to */
+    uint3 logical;                              /* how many logical blocks there are */
+    uint32_t points;                            /* after so many a block leaves; 0: only when it is told to */
     uint32_t is_resumed;
 };
 } // namespace detail

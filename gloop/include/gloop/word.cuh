@@ -1,7 +1,5 @@
-/*
- * The word in device memory that says: give way. FairGV's libcuda.so.1 sets it, where the program runs on that; it
- * takes one for each context, so all host loops of a device share it. Elsewhere nobody sets it.
- */
+/* The word in device memory that says: give way. FairGV's libcuda.so.1 sets it, where the program runs on that; it
+ * takes one for each context, so all host loops of a device share it. Elsewhere nobody sets it. */
 #pragma once
 
 #include <dlfcn.h>
@@ -28,7 +26,7 @@ inline std::shared_ptr<uint32_t> make_word()
     check(cudaMemset(pointer, 0, sizeof(uint32_t)), "the word to give way");
     const auto attach = reinterpret_cast<int (*)(unsigned long long)>(find_in_driver("fairgv_yield_attach"));
     const int result = attach ? attach(reinterpret_cast<unsigned long long>(pointer)) : 0;
-    if (result != 0) { throw Error("gloop: fairgv_yield_attach returns error " + std::to_string(result)); }
+    if (result != 0) { refuse("fairgv_yield_attach returns error ", result); }
     return word;
 }
 
