@@ -165,10 +165,12 @@ static void split_round(void)
     end_round();
 }
 
+using SortBounds = gloop::Bounds<SORT_THREADS, 8>; /* as many as of the plain kernels */
+
 static void launch_counts(void)
 {
     struct sort_keys keys = sort.keys;
-    port_host().launch<gloop::Global>(
+    port_host().launch<gloop::Global, SortBounds>(
         keys.nr_blocks, SORT_THREADS,
         [=] __device__(gloop::DeviceLoop<gloop::Global> *loop) { sort_count_block(keys, loop->logicalBlockIdx().x); });
 }
@@ -176,7 +178,7 @@ static void launch_counts(void)
 static void launch_deals(void)
 {
     struct sort_keys keys = sort.keys;
-    port_host().launch<gloop::Global>(
+    port_host().launch<gloop::Global, SortBounds>(
         keys.nr_blocks, SORT_THREADS,
         [=] __device__(gloop::DeviceLoop<gloop::Global> *loop) { sort_deal_block(keys, loop->logicalBlockIdx().x); });
 }
@@ -185,18 +187,19 @@ static void launch_runs(unsigned runs)
 {
     float *values = sort.keys.dealt;
     const unsigned *begins = sort.begins;
-    port_host().launch<gloop::Global>(sort.keys.nr_buckets * runs, SORT_THREADS,
-                                      [=] __device__(gloop::DeviceLoop<gloop::Global> *loop) {
-                                          sort_run_block(values, begins, runs, loop->logicalBlockIdx().x);
-                                      });
+    port_host().launch<gloop::Global, SortBounds>(sort.keys.nr_buckets * runs, SORT_THREADS,
+                                                  [=] __device__(gloop::DeviceLoop<gloop::Global> *loop) {
+                                                      sort_run_block(values, begins, runs, loop->logicalBlockIdx().x);
+                                                  });
 }
 
 static void launch_merge(const struct sort_pass &of)
 {
     struct sort_pass pass = of;
-    port_host().launch(sort.keys.nr_buckets * pass.pairs, SORT_THREADS, [=] __device__(gloop::DeviceLoop<> *loop) {
-        sort_merge_on(loop, pass, sort_pair_of(pass, loop->logicalBlockIdx().x), 0);
-    });
+    port_host().launch<gloop::Shared, SortBounds>(
+        sort.keys.nr_buckets * pass.pairs, SORT_THREADS, [=] __device__(gloop::DeviceLoop<> *loop) {
+            sort_merge_on(loop, pass, sort_pair_of(pass, loop->logicalBlockIdx().x), 0);
+        });
 }
 
 static void gloop_round(void)

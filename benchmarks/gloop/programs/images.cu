@@ -136,7 +136,7 @@ static void split_round(void)
 template <class Entry> static void launch_on_gloop(int nr_blocks, const Entry &entry)
 {
     long long failure;
-    port_host().launch(nr_blocks, IMAGES_THREADS, entry);
+    port_host().launch<gloop::Shared, gloop::Bounds<IMAGES_THREADS, 4>>(nr_blocks, IMAGES_THREADS, entry);
     BENCHMARK_CUDA(cudaMemcpy(&failure, album.files.failure, sizeof(failure), cudaMemcpyDeviceToHost));
     if (failure) {
         benchmark_fail("a call of gloop failed: %s", strerror((int)-failure));
