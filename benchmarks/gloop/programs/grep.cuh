@@ -40,6 +40,9 @@ static __device__ void grep_word_block(const struct grep_search &search, int fil
 {
     const char *text = search.texts + (long)file * search.text_bytes, *word = search.words + number * GREP_WORD;
     struct grep_match *match = search.matches + (long)file * search.nr_words + number;
+    __builtin_assume(__isGlobal(text));
+    __builtin_assume(__isGlobal(word));
+    __builtin_assume(__isGlobal(match));
     const char first = word[0];
     if (threadIdx.x == 0) {
         *match = {0, GREP_NONE};

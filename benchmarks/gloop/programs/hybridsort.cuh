@@ -164,6 +164,8 @@ static __device__ unsigned sort_cut(const float *one, unsigned nr_one, const flo
 
 static __device__ void sort_merge_tile(const struct sort_pass &pass, struct sort_pair pair, unsigned tile)
 {
+    __builtin_assume(__isGlobal(pass.from));
+    __builtin_assume(__isGlobal(pass.to));
     const float *one = pass.from + pair.begin, *other = one + pair.one;
     unsigned nr = pair.one + pair.other, first = min(tile * SORT_RUN + threadIdx.x * SORT_EACH, nr);
     unsigned at_one = sort_cut(one, pair.one, other, pair.other, first), at_other = first - at_one;

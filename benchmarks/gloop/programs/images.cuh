@@ -44,6 +44,8 @@ static __device__ unsigned images_distance(const unsigned *one, const unsigned *
 static __device__ void images_compare_block(const uint8_t *asked, const uint8_t *known, int first, int nr,
                                             uint64_t *nearest)
 {
+    __builtin_assume(__isGlobal(asked));
+    __builtin_assume(__isGlobal(known));
     unsigned lane = threadIdx.x % 32;
     unsigned long long least = ULLONG_MAX;
     for (int at = threadIdx.x / 32; at < nr; at += IMAGES_WARPS) {

@@ -43,6 +43,9 @@ static __device__ int mummer_first_above(const struct mummer &mummer, const char
 /* The matches of a block's queries at one offset. */
 static __device__ void mummer_match_block(const struct mummer &mummer, int block, int offset)
 {
+    __builtin_assume(__isGlobal(mummer.bases));
+    __builtin_assume(__isGlobal(mummer.suffixes));
+    __builtin_assume(__isGlobal(mummer.queries));
     int query = block * MUMMER_THREADS + threadIdx.x, most = MUMMER_QUERY - offset;
     if (query < mummer.nr_queries) {
         const char *pattern = mummer.queries + (long)query * MUMMER_QUERY + offset;

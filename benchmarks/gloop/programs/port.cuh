@@ -7,6 +7,8 @@
  * The rest is benchmarks/programs/common.h's: a round is the whole program once, copies and files included. Kernels are
  * timed apart from it, from one moment at which the device has nothing to do to the next one.
  *
+ * Kernels say of the pointers that callbacks keep that they are global ones: docs/gloop.md has why.
+ *
  * Errors of gloop are exceptions, and end the program with a sentence and status 2, as CUDA's do.
  */
 #ifndef BENCHMARKS_GLOOP_PROGRAMS_PORT_CUH

@@ -27,11 +27,13 @@ struct server_box {
 
 template <class Service> __device__ unsigned char *server_message(const struct server &server, int block)
 {
+    __builtin_assume(__isGlobal(server.messages));
     return server.messages + (size_t)block * Service::message_bytes;
 }
 
 template <class Service> __device__ unsigned char *server_answer(const struct server &server, int block)
 {
+    __builtin_assume(__isGlobal(server.answers));
     return server.answers + (size_t)block * Service::answer_bytes;
 }
 

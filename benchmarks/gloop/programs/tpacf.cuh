@@ -59,6 +59,7 @@ static __device__ void tpacf_begin(const struct tpacf_sky &sky, struct tpacf_sha
 static __device__ void tpacf_tiles(const struct tpacf_sky &sky, int block, int tile, int other_tile,
                                    struct tpacf_shared *shared)
 {
+    __builtin_assume(__isGlobal(sky.points));
     int first = tpacf_first(sky, block), second = tpacf_second(sky, block);
     int at = tile * TPACF_THREADS + threadIdx.x, other_first = other_tile * TPACF_THREADS;
     struct tpacf_point one = sky.points[(long)first * sky.nr_points + at];
