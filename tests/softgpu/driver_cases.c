@@ -436,6 +436,7 @@ static const struct test_case cases[] = {
     {"pieces", case_pieces},
     {"physical", case_physical},
     {"remap", case_remap},
+    {"registered_in_a_reservation", case_registered_in_a_reservation},
     {"reserve", case_reserve},
     {"kinds", case_kinds},
     {"share", case_share},

@@ -54,6 +54,7 @@ int case_addresses(const char *argument);
 int case_pieces(const char *argument);
 int case_physical(const char *argument);
 int case_remap(const char *argument);
+int case_registered_in_a_reservation(const char *argument);
 int case_reserve(const char *argument);
 int case_kinds(const char *argument);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -222,6 +223,52 @@ int case_remap(const char *argument)
     CHECK(fill(base, 6, 1, 4));
     say("last", cuCtxSynchronize());
     return 0;
+}
+
+/* Memory of the program's own at addresses that it reserved, in place of physical memory: as an H100 has it, it can be
+ * registered there, is the device's at the same address, and gives the addresses back. */
+int case_registered_in_a_reservation(const char *argument)
+{
+    const int file = memfd_create("pages", 0);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr base, pointer = 0;
+    unsigned int *pages, value;
+
+    (void)argument;
+    start();
+    ftruncate(file, UNIT);
+    CHECK(cuMemAddressReserve(&base, 2 * UNIT, 0, 0, 0));
+    CHECK(cuMemCreate(&handle, UNIT, &on_device, 0));
+    place(base, handle);
+    CHECK(fill(base, 3, UNIT / 4 / 256, 256));
+    CHECK(cuCtxSynchronize());
+    say("what is mapped", cuMemHostRegister_v2((void *)(uintptr_t)base, UNIT, CU_MEMHOSTREGISTER_DEVICEMAP));
+    CHECK(cuMemUnmap(base, UNIT));
+    say("what has nothing", cuMemHostRegister_v2((void *)(uintptr_t)base, UNIT, CU_MEMHOSTREGISTER_DEVICEMAP));
+    pages = mmap((void *)(uintptr_t)base, UNIT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+    say("more than there is", cuMemHostRegister_v2(pages, UNIT + 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+    CHECK(cuMemHostRegister_v2(pages, UNIT, CU_MEMHOSTREGISTER_DEVICEMAP));
+    CHECK(cuMemHostGetDevicePointer_v2(&pointer, pages, 0));
+    printf("%s address\n", pointer == base ? "the same" : "another");
+    say("over it", cuMemMap(base, UNIT, 0, handle, 0));
+    say("under it", cuMemAddressFree(base, 2 * UNIT));
+    CHECK(fill(base, 5, UNIT / 4 / 256, 256));
+    CHECK(cuCtxSynchronize());
+    printf("filled %u %u\n", pages[0], pages[UNIT / 4 - 1]);
+    CHECK(cuMemsetD32_v2(base, 6, 1));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemcpyDtoH_v2(&value, base, 4));
+    printf("set %u %u\n", pages[0], value);
+    CHECK(cuMemHostUnregister(pages));
+    mmap(pages, UNIT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    place(base, handle);
+    CHECK(cuMemcpyDtoH_v2(&value, base, 4));
+    printf("as before %u\n", value);
+    CHECK(fill(base, 9, UNIT / 4 / 256, 256));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemUnmap(base, UNIT));
+    CHECK(cuMemAddressFree(base, 2 * UNIT));
+    return works();
 }
 
 /* Addresses that are reserved between launches, wherever there is room: what kernels need themselves lies elsewhere. */

@@ -58,6 +58,23 @@ def test_addresses_that_are_reserved_between_launches(device: Device, wall: str)
     assert result.stdout.split() == [str(number) for number in range(8)]
 
 
+@pytest.mark.parametrize("wall", ["0", "1"])
+def test_memory_of_the_programs_own_at_addresses_that_it_reserved(device: Device, wall: str) -> None:
+    result = device.with_settings(FAIRGV_SOFTGPU_WALL=wall).run_case("registered_in_a_reservation")
+    assert result.stdout.splitlines() == [
+        "what is mapped CUDA_ERROR_INVALID_VALUE",
+        "what has nothing CUDA_ERROR_INVALID_VALUE",
+        "more than there is CUDA_ERROR_INVALID_VALUE",
+        "the same address",
+        "over it CUDA_ERROR_INVALID_VALUE",
+        "under it CUDA_ERROR_INVALID_VALUE",
+        "filled 5 5",
+        "set 6 6",
+        "as before 3",
+        "PASS",
+    ]
+
+
 def test_physical_memory_is_counted_until_nothing_has_it(device: Device) -> None:
     result = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M").run_case("physical")
     assert result.stdout.splitlines() == [

@@ -17,7 +17,8 @@ bool sgp_mappings_visit(bool (*visit)(const struct sgp_mapping *mapping, void *w
 
         goes_on = sscanf(line, "%lx-%lx %4s", &start, &end, access) == 3;
         if (goes_on) {
-            const struct sgp_mapping mapping = {.start = start, .end = end, .is_shared = access[3] == 's'};
+            const struct sgp_mapping mapping = {
+                .start = start, .end = end, .is_writable = access[1] == 'w', .is_shared = access[3] == 's'};
 
             goes_on = visit(&mapping, what);
         }

@@ -8,6 +8,7 @@
 struct sgp_mapping {
     uintptr_t start;
     uintptr_t end;
+    bool is_writable;
     bool is_shared; /* with other processes, or with children */
 };
 

@@ -239,7 +239,27 @@ static bool is_pinned(const void *p)
 {
     const struct sgp_allocation *allocation = sgp_memory_find((uintptr_t)p);
 
-    return sgp_memory_is_device_address((uintptr_t)p) || (allocation && allocation->kind != SGP_MEMORY_REGISTERED);
+    return sgp_memory_is_in_device((uintptr_t)p) || (allocation && allocation->kind != SGP_MEMORY_REGISTERED);
+}
+
+/* Counts what may be written to, from the first byte on that is asked for. */
+static bool pass_writable(const struct sgp_mapping *mapping, void *what)
+{
+    struct sgp_mapping *left = what;
+
+    if (mapping->is_writable && mapping->start <= left->start && mapping->end > left->start) {
+        left->start = mapping->end;
+    }
+    return true;
+}
+
+/* What the program reserved has no memory of its own, unless it has mapped some there itself. */
+static bool has_memory(const void *start, size_t bytes)
+{
+    struct sgp_mapping left = {.start = (uintptr_t)start, .end = (uintptr_t)start + bytes};
+
+    return !sgp_reservation_of(left.start, 1) || (sgp_reservation_of(left.start, bytes) &&
+                                                  sgp_mappings_visit(pass_writable, &left) && left.start >= left.end);
 }
 
 static bool is_lendable(const struct sgp_mapping *mapping, void *what)
@@ -268,7 +288,7 @@ SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
     if (!p || !bytesize || (uintptr_t)p + bytesize < (uintptr_t)p || (Flags & ~(unsigned int)ALL_REGISTER_FLAGS)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    if (is_pinned(p)) {
+    if (is_pinned(p) || !has_memory(p, bytesize)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (sgp_view_is_walled() && !can_be_lent(p, bytesize)) {

@@ -325,14 +325,19 @@ const struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t byt
     return one && bytes <= one->bytes - (address - one->start) ? one : NULL;
 }
 
-bool sgp_memory_is_device_address(uintptr_t address)
+bool sgp_memory_is_in_device(uintptr_t address)
 {
     for (int i = 0; i < sgp_nr_devices; i++) {
         if (address - (uintptr_t)sgp_devices[i].reservation < sgp_devices[i].reservation_bytes) {
             return true;
         }
     }
-    return sgp_reservation_of(address, 1);
+    return false;
+}
+
+bool sgp_memory_is_device_address(uintptr_t address)
+{
+    return sgp_memory_is_in_device(address) || sgp_reservation_of(address, 1);
 }
 
 CUmemAccess_flags sgp_memory_access(const struct sgp_allocation *mapping)
