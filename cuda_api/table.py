@@ -276,7 +276,7 @@ def _problems_alone(call: Call) -> Iterator[str]:
         for word, base in (("stream", "CUstream"), ("event", "CUevent")):
             if call.waits == word and call.handle_offset(base) is None:
                 yield f"waits = {word!r} without a {word}"
-    for key, name in (("destroys", call.destroys), ("settles", call.settles)):
+    for key, name in (("destroys", call.destroys), *(("settles", name) for name in call.settles.split())):
         wanted = HANDLES if key == "destroys" else ("CUdeviceptr",)
         if name and (name not in by_name or by_name[name].is_pointer or by_name[name].base not in wanted):
             yield f"{key}: parameter {name}: not a {'handle' if key == 'destroys' else 'device address'}"

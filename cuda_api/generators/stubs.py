@@ -227,6 +227,11 @@ class _Stub:
             if p.name == call.destroys and p.base not in HOST_NUMBERED:
                 yield f"    fgv_handle_drop(FGV_HANDLE_{HANDLES[p.base]}, (uint64_t)(uintptr_t){p.name});"
         if call.settles:
-            yield f"    return fgv_memory_settle({call.settles});"
+            *others, last = call.settles.split()
+            for name in others:
+                yield f"    result = fgv_memory_settle({name});"
+                yield "    if (result != CUDA_SUCCESS)"
+                yield "        return result;"
+            yield f"    return fgv_memory_settle({last});"
         elif self.outs or self.new or call.hook or call.destroys:
             yield "    return result;"

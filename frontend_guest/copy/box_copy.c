@@ -223,12 +223,8 @@ static CUresult capture(struct fgv_box *box, uint64_t stream)
     return fgv_captured_end(result, stream, &staging);
 }
 
-CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits)
+static CUresult box_copy(struct fgv_box *box, uint64_t bytes, CUstream stream, bool waits)
 {
-    const uint64_t bytes = box->width_bytes * box->height * box->depth;
-    if (is_range(box)) {
-        return fgv_copy_range(&box->to.memory, &box->from.memory, bytes, stream, waits);
-    }
     uint64_t wire = fgv_stream_wire(stream);
     if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -250,4 +246,21 @@ CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits)
     }
     CUresult result = fgv_box_post(box, wire);
     return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
+}
+
+static bool is_managed(const struct fgv_box_side *side)
+{
+    return !side->is_array && side->memory.kind == FGV_MEMORY_MANAGED;
+}
+
+CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits)
+{
+    const uint64_t bytes = box->width_bytes * box->height * box->depth;
+    if (is_range(box)) {
+        return fgv_copy_range(&box->to.memory, &box->from.memory, bytes, stream, waits);
+    }
+    const CUresult result = box_copy(box, bytes, stream, waits);
+    return result == CUDA_SUCCESS && waits && (is_managed(&box->to) || is_managed(&box->from))
+               ? cuStreamSynchronize(stream)
+               : result;
 }

@@ -234,8 +234,8 @@ static CUresult capture(const struct fgv_side *destination, const struct fgv_sid
  *
  * The copy itself, `waits` being true for the calls without a stream. Device to device is left to the generated calls.
  */
-CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
-                        CUstream stream, bool waits)
+static CUresult copy_range(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
+                           CUstream stream, bool waits)
 {
     uint64_t wire = fgv_stream_wire(stream);
     if (wire == FGV_STREAM_INVALID) {
@@ -269,6 +269,21 @@ CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_sid
         return copy_on_host(destination->address, source->address, bytes, stream);
     }
     return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
+}
+
+static bool is_managed(const struct fgv_side *side)
+{
+    return side->kind == FGV_MEMORY_MANAGED;
+}
+
+/* Managed memory may lie where the program writes to it, and reads it, at once. */
+CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
+                        CUstream stream, bool waits)
+{
+    const CUresult result = copy_range(destination, source, bytes, stream, waits);
+    return result == CUDA_SUCCESS && waits && (is_managed(destination) || is_managed(source))
+               ? cuStreamSynchronize(stream)
+               : result;
 }
 
 /* Which side the call says is the device's: there, an address that nobody allocated is an error. */

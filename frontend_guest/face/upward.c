@@ -16,9 +16,9 @@
 #include "context/event.h"
 #include "context/pool_cache.h"
 #include "context/stream.h"
-#include "managed/advice.h"
 #include "managed/allocate.h"
 #include "managed/granules.h"
+#include "managed/said.h"
 #include "memory/array.h"
 #include "memory/memory.h"
 #include "memory/ranges.h"
@@ -64,7 +64,7 @@ static void context_release(const struct fgv_context *context)
 
 static const struct fgv_memory_ops memory_ops = {
     .managed_free = fgv_managed_free,
-    .managed_forget = fgv_advice_gone,
+    .managed_forget = fgv_said_forget,
 };
 
 static const struct fgv_context_ops context_ops = {

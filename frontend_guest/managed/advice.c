@@ -1,35 +1,37 @@
 /*
- * What the program says about its managed memory is checked, kept and given back. Where it will be used next on the CPU
- * a touch brings all of it (granules.h); nothing else follows: what the device needs is sent when work for it is.
+ * What the program says about its managed memory is checked, kept and given back (said.h). Where it will be used next
+ * on the CPU a touch brings all of it (granules.h), and what is to stay with the CPU moves there (residence.h); nothing
+ * else follows: what the device needs is sent when work for it is.
  */
-#include "managed/advice.h"
+#include "cuda_api/advice.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "call/call.h"
 #include "context/stream.h"
-#include "cuda_api/advice.h"
 #include "cuda_api/prototypes.h"
 #include "managed/granules.h"
+#include "managed/residence.h"
+#include "managed/said.h"
 #include "memory/ranges.h"
 #include "region/client.h"
-
-static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
-static struct fgv_advice advice;
-
-void fgv_advice_gone(const struct fgv_range *range)
-{
-    pthread_mutex_lock(&books);
-    fgv_advice_forget(&advice, range->address, range->bytes);
-    pthread_mutex_unlock(&books);
-}
 
 static bool is_managed(uint64_t address, uint64_t bytes)
 {
     struct fgv_range range;
     return bytes != 0 && fgv_memory_find(address, &range) && fgv_memory_is_managed(range.kind) &&
            bytes <= range.bytes - (address - range.address);
+}
+
+static void review(uint64_t address)
+{
+    struct fgv_entered entered;
+    fgv_granules_enter(&entered);
+    struct fgv_area *area = fgv_area_find(address);
+    if (area) {
+        fgv_residence_review(area);
+    }
+    fgv_granules_leave(&entered);
 }
 
 static CUresult advise(uint64_t address, uint64_t bytes, CUmem_advise what, CUmemLocation location)
@@ -41,9 +43,10 @@ static CUresult advise(uint64_t address, uint64_t bytes, CUmem_advise what, CUme
     if (!is_managed(address, bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    pthread_mutex_lock(&books);
-    result = fgv_advice_set(&advice, address, bytes, what, location, (int)fgv_guest.nr_devices);
-    pthread_mutex_unlock(&books);
+    result = fgv_said_advise(address, bytes, what, location);
+    if (result == CUDA_SUCCESS && what != CU_MEM_ADVISE_SET_ACCESSED_BY && what != CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
+        review(address);
+    }
     return result;
 }
 
@@ -86,9 +89,7 @@ static CUresult prefetch(uint64_t address, uint64_t bytes, CUmemLocation locatio
     if (!is_managed(address, bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    pthread_mutex_lock(&books);
-    result = fgv_advice_prefetched(&advice, address, bytes, location, (int)fgv_guest.nr_devices);
-    pthread_mutex_unlock(&books);
+    result = fgv_said_prefetch(address, bytes, location);
     if (result == CUDA_SUCCESS && location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
         want(address, bytes);
     }
@@ -116,11 +117,7 @@ CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribu
     if (!is_managed(devPtr, count)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    /* Not into `data`, which may be managed memory itself, under the lock. */
-    pthread_mutex_lock(&books);
-    result = fgv_advice_get(&advice, devPtr, count, attribute, data, dataSize);
-    pthread_mutex_unlock(&books);
-    return result;
+    return fgv_said_get(devPtr, count, attribute, data, dataSize);
 }
 
 CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes,

@@ -13,6 +13,7 @@
 #include "context/context.h"
 #include "cuda_api/prototypes.h"
 #include "managed/granules.h"
+#include "managed/residence.h"
 #include "memory/memory.h"
 #include "memory/ranges.h"
 
@@ -29,7 +30,7 @@ static CUresult take_shared(uint64_t bytes, uint64_t *address)
     uint64_t offset = UINT64_MAX;
     CUresult result = CUDA_SUCCESS;
     while (area && offset == UINT64_MAX) {
-        if (area->nr_shared != 0 && area->context_handle == fgv_thread.current) {
+        if (area->nr_shared != 0 && area->heap == 0 && area->context_handle == fgv_thread.current) {
             offset = fgv_area_take(area, bytes);
         }
         area = offset == UINT64_MAX ? area->next : area;
@@ -72,6 +73,8 @@ static void give_back(const struct fgv_range *range)
     if (area->nr_shared == 0) {
         fgv_granules_end(area);
         fgv_area_drop(area);
+    } else {
+        fgv_residence_review(area);
     }
 }
 

@@ -5,10 +5,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/bulk.h"
 #include "base/thread.h"
 #include "context/context.h"
 #include "cuda_api/prototypes.h"
 #include "managed/trap.h"
+#include "memory/heap_pages.h"
+#include "memory/placed.h"
 #include "memory/reservation.h"
 
 struct fgv_area *fgv_areas;
@@ -16,32 +19,46 @@ _Atomic uint64_t fgv_areas_low = UINT64_MAX;
 _Atomic uint64_t fgv_areas_high;
 
 /* Both mappings of the same pages, the program's in place of what is there. A child of this process has neither, as it
- * has no managed memory natively. */
-static bool pages_make(struct fgv_area *area)
+ * has no managed memory natively. Where the program may be at it already, by whatever it has there, no touch may go
+ * wrong before it is noticed: contents are there first, and can be touched then, unless that waits. */
+static bool pages_make(struct fgv_area *area, const uint8_t *contents)
 {
     const uint64_t bytes = area->bytes;
+    const int protection = contents && fgv_trap_needs_contents() ? PROT_READ | PROT_WRITE : PROT_NONE;
     void *at = (void *)(uintptr_t)area->address;
     const int fd = memfd_create("fairgv-managed", MFD_CLOEXEC);
     if (fd < 0) {
         return false;
     }
-    area->shadow = MAP_FAILED;
+    uint8_t *shadow = MAP_FAILED;
     if (ftruncate(fd, (off_t)bytes) == 0) {
-        area->shadow = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+        shadow = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     }
-    bool is_made =
-        area->shadow != MAP_FAILED && mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) == at;
-    close(fd);
+    bool is_made = shadow != MAP_FAILED;
     if (is_made) { /* where shared memory may have huge pages; elsewhere nothing comes of it */
-        madvise(area->shadow, bytes, MADV_HUGEPAGE);
+        madvise(shadow, bytes, MADV_HUGEPAGE);
+    }
+    if (is_made && contents) {
+        fgv_bulk_copy(shadow, contents, bytes);
+    }
+    is_made = is_made && mmap(at, bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) == at;
+    close(fd);
+    if (is_made) {
         madvise(at, bytes, MADV_HUGEPAGE);
     }
-    is_made = is_made && madvise(area->shadow, bytes, MADV_DONTFORK) == 0 && madvise(at, bytes, MADV_DONTFORK) == 0 &&
+    is_made = is_made && madvise(shadow, bytes, MADV_DONTFORK) == 0 && madvise(at, bytes, MADV_DONTFORK) == 0 &&
               fgv_trap_set(area->address, bytes);
-    if (!is_made && area->shadow != MAP_FAILED) {
-        munmap(area->shadow, bytes);
+    if (is_made) {
+        area->shadow = shadow;
+    } else if (shadow != MAP_FAILED) {
+        munmap(shadow, bytes);
     }
     return is_made;
+}
+
+bool fgv_area_fill(struct fgv_area *area, const uint8_t *contents)
+{
+    return pages_make(area, contents);
 }
 
 static CUresult stream_make(struct fgv_area *area)
@@ -138,7 +155,7 @@ struct fgv_area *fgv_area_make(uint64_t bytes, CUresult *result)
     if (*result == CUDA_SUCCESS) {
         area->address = area->mapping.address;
         *result = fgv_area_adopt(area, fgv_thread.context, fgv_thread.current);
-        if (*result == CUDA_SUCCESS && (!fgv_reservation_is_guarded(area->address) || !pages_make(area))) {
+        if (*result == CUDA_SUCCESS && (!fgv_reservation_is_guarded(area->address) || !pages_make(area, NULL))) {
             stream_drop(area);
             *result = CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -162,7 +179,7 @@ struct fgv_area *fgv_area_make_at(uint64_t address, uint64_t bytes)
         return NULL;
     }
     area->address = address;
-    if (!pages_make(area)) {
+    if (!pages_make(area, NULL)) {
         area_free(area);
         return NULL;
     }
@@ -177,20 +194,33 @@ void fgv_area_leave(struct fgv_area *area)
         link = &(*link)->next;
     }
     *link = area->next;
-    munmap(area->shadow, area->bytes);
+    if (area->heap == 0) {
+        munmap(area->shadow, area->bytes);
+    }
     stream_drop(area);
     area_free(area);
+}
+
+/* Pages that the worker would not let go of stay taken until the program ends: the device may still write there. */
+static void heap_drop(struct fgv_area *area)
+{
+    if (fgv_placed_remove(area->address, 0, area->context_handle) == CUDA_SUCCESS) {
+        fgv_heap_pages_give(area->heap, area->bytes);
+    }
 }
 
 /* The addresses of an allocation stay without access, as the reservation has them, until that goes. */
 void fgv_area_drop(struct fgv_area *area)
 {
     void *at = (void *)(uintptr_t)area->address;
-    const struct fgv_mapping mapping = area->mapping;
+    struct fgv_mapping mapping = area->mapping;
     if (area->variables) {
         munmap(at, area->bytes);
     } else {
         mmap(at, area->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
+    if (area->heap != 0) {
+        heap_drop(area);
     }
     fgv_area_leave(area);
     if (mapping.bytes != 0) {

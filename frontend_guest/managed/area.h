@@ -11,6 +11,9 @@
  * __managed__ variables are memory of the host's driver at addresses of its choosing. Those of the same pages here are
  * an area too, of which nothing but the variables is copied.
  *
+ * One that is to stay with the CPU has pages of the region's heap instead, which the device reaches at any time
+ * (residence.h): the program may write to all of it, always, and its shadow is where the heap has them.
+ *
  * Everything here is between fgv_granules_enter and _leave (granules.h).
  */
 #ifndef FRONTEND_GUEST_AREA_H
@@ -55,6 +58,7 @@ struct fgv_area {
     uint64_t context_handle;
     CUstream stream; /* for its copies, the same for all of a context: nothing else is waited for there */
     uint8_t *shadow;
+    uint64_t heap;     /* its pages in the heap; 0: it has none there, but memory of its own and of the device */
     uint8_t *granules; /* an enum fgv_granule for each */
     uint64_t nr_granules;
     uint64_t first_given, end_given; /* granules outside are the device's */
@@ -90,6 +94,9 @@ void fgv_area_orphan(struct fgv_area *area);
 void fgv_area_leave(struct fgv_area *area);
 /* Takes it out of the list, and its pages from the program. */
 void fgv_area_drop(struct fgv_area *area);
+/* Pages of this process's own, with these contents, in place of what is there. False: no memory; what is there, if it
+ * is not the same any more, has the contents. */
+bool fgv_area_fill(struct fgv_area *area, const uint8_t *contents);
 /* The one that has this address; NULL. */
 struct fgv_area *fgv_area_find(uint64_t address);
 /* Room for shared memory, as an offset into the area; UINT64_MAX: none. */

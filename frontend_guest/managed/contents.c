@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/bulk.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "copy/copy.h"
@@ -23,22 +24,23 @@ static uint8_t *shadow_of(const struct fgv_area *area, uint64_t granule)
     return area->shadow + granule * FGV_GRANULE_BYTES;
 }
 
-/* One copy between the device and the shadow, of bytes that lie in the area. */
-static CUresult copy(const struct fgv_area *area, uint64_t address, uint64_t bytes, bool is_to_device)
+/* One copy between the device and the shadow, or what stands for it, of bytes that lie in the area. */
+static CUresult copy(const struct fgv_area *area, uint8_t *shadow, uint64_t address, uint64_t bytes, bool is_to_device)
 {
     const struct fgv_side device = {.address = address, .kind = FGV_MEMORY_DEVICE};
-    const struct fgv_side shadow = {.address = (uint64_t)(uintptr_t)(area->shadow + (address - area->address))};
-    return is_to_device ? fgv_copy_range(&device, &shadow, bytes, area->stream, false)
-                        : fgv_copy_range(&shadow, &device, bytes, area->stream, true);
+    const struct fgv_side here = {.address = (uint64_t)(uintptr_t)(shadow + (address - area->address))};
+    return is_to_device ? fgv_copy_range(&device, &here, bytes, area->stream, false)
+                        : fgv_copy_range(&here, &device, bytes, area->stream, true);
 }
 
 /* Some granules; of variables nothing else. */
-static CUresult copy_granules(const struct fgv_area *area, uint64_t first, uint64_t end, bool is_to_device)
+static CUresult copy_granules(const struct fgv_area *area, uint8_t *shadow, uint64_t first, uint64_t end,
+                              bool is_to_device)
 {
     const uint64_t address = fgv_area_address(area, first), address_end = address + fgv_area_bytes(area, first, end);
     CUresult result = fgv_client_is_open();
     if (result == CUDA_SUCCESS && !area->variables) {
-        return copy(area, address, address_end - address, is_to_device);
+        return copy(area, shadow, address, address_end - address, is_to_device);
     }
     for (size_t i = 0; i < area->nr_variables && result == CUDA_SUCCESS; i++) {
         const struct fgv_variable *variable = &area->variables[i];
@@ -46,15 +48,15 @@ static CUresult copy_granules(const struct fgv_area *area, uint64_t first, uint6
         const uint64_t from = variable->address > address ? variable->address : address;
         const uint64_t to = variable_end < address_end ? variable_end : address_end;
         if (from < to) {
-            result = copy(area, from, to - from, is_to_device);
+            result = copy(area, shadow, from, to - from, is_to_device);
         }
     }
     return result;
 }
 
-static void fetch(const struct fgv_area *area, uint64_t first, uint64_t end)
+static void fetch(const struct fgv_area *area, uint8_t *shadow, uint64_t first, uint64_t end)
 {
-    CUresult result = copy_granules(area, first, end, false);
+    CUresult result = copy_granules(area, shadow, first, end, false);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) {
         fgv_log_cause(FGV_CAUSE_MANAGED,
                       "managed memory cannot be brought back from the device (error %d): the program sees what it had "
@@ -101,7 +103,7 @@ static bool give_run(struct fgv_area *area, uint64_t first, uint64_t end, enum f
         if (area->is_fresh) {
             fill(area, first, end);
         } else {
-            fetch(area, first, end);
+            fetch(area, area->shadow, first, end);
         }
         is_given = fgv_trap_give(address, bytes, right == FGV_GRANULE_GUEST);
     }
@@ -137,7 +139,7 @@ bool fgv_contents_send(struct fgv_area *area)
         if (area->granules[granule] == FGV_GRANULE_GUEST) {
             fgv_trap_make_readable(fgv_area_address(area, granule), fgv_area_bytes(area, granule, next));
             fgv_contents_use_context(area);
-            is_sent |= copy_granules(area, granule, next, true) == CUDA_SUCCESS;
+            is_sent |= copy_granules(area, area->shadow, granule, next, true) == CUDA_SUCCESS;
         }
         granule = next;
     }
@@ -151,5 +153,31 @@ void fgv_contents_take(struct fgv_area *area)
         fgv_trap_take(area->address, area->bytes); /* too many pieces for the kernel: all of it is one */
     }
     memset(area->granules + area->first_given, FGV_GRANULE_DEVICE, area->end_given - area->first_given);
+    area->first_given = area->end_given = 0;
+}
+
+void fgv_contents_fetch_to(const struct fgv_area *area, uint8_t *to)
+{
+    for (uint64_t granule = 0, next; granule < area->nr_granules; granule = next) {
+        next = run_end(area, granule, area->nr_granules);
+        if (area->granules[granule] == FGV_GRANULE_DEVICE && area->is_fresh) {
+            memset(to + granule * FGV_GRANULE_BYTES, 0, fgv_area_bytes(area, granule, next));
+        } else if (area->granules[granule] == FGV_GRANULE_DEVICE) {
+            fetch(area, to, granule, next);
+        }
+    }
+}
+
+void fgv_contents_move_to(struct fgv_area *area, uint8_t *to)
+{
+    fgv_trap_take(area->address, area->bytes);
+    for (uint64_t granule = 0, next; granule < area->nr_granules; granule = next) {
+        next = run_end(area, granule, area->nr_granules);
+        if (area->granules[granule] != FGV_GRANULE_DEVICE) {
+            fgv_bulk_copy(to + granule * FGV_GRANULE_BYTES, shadow_of(area, granule),
+                          fgv_area_bytes(area, granule, next));
+        }
+    }
+    memset(area->granules, FGV_GRANULE_DEVICE, area->nr_granules);
     area->first_given = area->end_given = 0;
 }

@@ -19,5 +19,9 @@ bool fgv_contents_give(struct fgv_area *area, uint64_t first, uint64_t end, enum
 bool fgv_contents_send(struct fgv_area *area);
 /* Takes all that the program was given. */
 void fgv_contents_take(struct fgv_area *area);
+/* Puts at `to`, for all of the area, what the device has and the program does not; and then what the program has, which
+ * has nothing any more afterwards. What it may touch it may write to in between. */
+void fgv_contents_fetch_to(const struct fgv_area *area, uint8_t *to);
+void fgv_contents_move_to(struct fgv_area *area, uint8_t *to);
 
 #endif

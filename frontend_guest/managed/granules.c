@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "call/call.h"
+#include "call/current.h"
 #include "context/host_function.h"
 #include "cuda_api/prototypes.h"
 #include "managed/contents.h"
@@ -152,7 +153,8 @@ static bool keep_waiting(void *begun_ns, uint32_t nr_rounds)
     if (now_ns() - *(const uint64_t *)begun_ns > LONG_NS) {
         fgv_log_cause(FGV_CAUSE_MANAGED_WAIT,
                       "a touch of managed memory has waited for the device for 10 s; should the device wait for this "
-                      "program, FAIRGV_MANAGED=host lets both use that memory at the same time");
+                      "program, both can use that memory at the same time if it is advised to stay with the CPU "
+                      "(cudaMemAdvise, preferred location), or with FAIRGV_MANAGED=host");
     }
     return fgv_client_keep_waiting(NULL, nr_rounds);
 }
@@ -166,11 +168,15 @@ static void synchronize(void)
     }
 }
 
+static bool is_captured(void)
+{
+    return atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0;
+}
+
 /* Waits for the work that is under way. The door is closed: nothing is added meanwhile. */
 static void settle(const struct fgv_area *area)
 {
-    if (is_settled || fgv_client_is_open() != CUDA_SUCCESS ||
-        atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0) {
+    if (is_settled || fgv_client_is_open() != CUDA_SUCCESS || is_captured()) {
         return;
     }
     fgv_contents_use_context(area);
@@ -188,6 +194,33 @@ static void announce(struct fgv_area *area, uint64_t granule)
         area->first_given = granule;
         area->end_given = granule + 1;
     }
+}
+
+static void synchronize_context(uint64_t handle, void *object, void *unused)
+{
+    const struct fgv_context *context = object;
+    (void)unused;
+    if (fgv_context_is_ready(context, handle)) {
+        fgv_thread.context = object;
+        fgv_thread.current = handle;
+        synchronize();
+    }
+}
+
+bool fgv_granules_quieten(struct fgv_area *area)
+{
+    if (is_captured()) {
+        return false;
+    }
+    announce(area, 0);
+    atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ADVANCE, memory_order_seq_cst);
+    pthread_mutex_unlock(&books);
+    fgv_handle_each(FGV_HANDLE_CONTEXT, synchronize_context, NULL);
+    pthread_mutex_lock(&books);
+    announce(area, 0);
+    fgv_contents_use_context(area);
+    is_settled = true;
+    return true;
 }
 
 static bool touched_locked(uint64_t address, bool is_write, bool may_wait)

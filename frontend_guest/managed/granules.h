@@ -47,6 +47,9 @@ void fgv_granules_begin(void);
 void fgv_granules_begin_given(struct fgv_area *area, bool is_written);
 /* It is about to be dropped. */
 void fgv_granules_end(struct fgv_area *area);
+/* Waits, in all contexts, for the work that is under way, and lets none begin until _leave. The program may touch the
+ * area meanwhile, and write to what it has. False: work is being captured, which would end. */
+bool fgv_granules_quieten(struct fgv_area *area);
 /* Brings all of it back. */
 void fgv_granules_bring(struct fgv_area *area);
 /* The program will use these bytes on the CPU next: a touch brings all of them. */

@@ -3,26 +3,19 @@
 
 #include <string.h>
 
-#include "base/log.h"
 #include "base/thread.h"
 #include "call/call.h"
 #include "context/capture_rules.h"
 #include "cuda_api/prototypes.h"
-#include "ivshmem/heap.h"
+#include "memory/heap_pages.h"
 #include "memory/pages.h"
 #include "memory/ranges.h"
 #include "memory/sharing.h"
 #include "memory/slabs.h"
-#include "memory/window.h"
 #include "memory/yield.h"
 #include "region/client.h"
 
 const struct fgv_memory_ops *fgv_memory_ops;
-
-static uint64_t page_round(uint64_t bytes)
-{
-    return (bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
-}
 
 /* ---- the heap ---- */
 
@@ -37,31 +30,6 @@ static CUresult host_register(uint64_t address, uint64_t bytes, uint32_t flags)
     return fgv_call_wait(&call, NULL, 0);
 }
 
-/* Fills `rounded_bytes` with what it has in all; FGV_HEAP_NONE: there is no room. */
-static uint64_t pages_take(size_t bytes, uint64_t *rounded_bytes)
-{
-    if (bytes > fgv_guest.region.region_bytes + fgv_guest.region.window.bytes) {
-        return FGV_HEAP_NONE;
-    }
-    *rounded_bytes = page_round(bytes);
-    uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, *rounded_bytes);
-    return offset != FGV_HEAP_NONE ? offset : fgv_window_allocate(*rounded_bytes);
-}
-
-/* Many programs do not look at what they get, and crash. */
-static void explain_full(size_t bytes)
-{
-    const struct fgv_region *region = &fgv_guest.region;
-    const bool is_command = region->wake == FGV_WAKE_FUTEX;
-    fgv_growth_explain(&fgv_guest.growth);
-    fgv_log_cause(FGV_CAUSE_REGION_FULL,
-                  "no room for %zu MiB of pinned or managed memory: there are %llu MiB for it; %s",
-                  (bytes + (1 << 20) - 1) >> 20,
-                  (unsigned long long)(region->region_bytes + fgv_growth_mapped(&fgv_guest.growth)) >> 20,
-                  is_command ? "fairgv-run --region SIZE gives more"
-                             : "on the host, fairgv-host attach --region SIZE gives more");
-}
-
 static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind kind, uint32_t flags)
 {
     CUresult result = fgv_call_allowed();
@@ -72,20 +40,17 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
         return result;
     }
     uint64_t rounded_bytes;
-    uint64_t offset = pages_take(bytes, &rounded_bytes);
-    if (offset == FGV_HEAP_NONE) {
-        explain_full(bytes);
+    *address = fgv_heap_pages_take(bytes, &rounded_bytes);
+    if (*address == 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    uint8_t *memory = fgv_guest.region.base + offset;
-    memset(memory, 0, rounded_bytes); /* another program of this machine may have written there */
-    *address = (uint64_t)(uintptr_t)memory;
+    memset((void *)(uintptr_t)*address, 0, rounded_bytes); /* another program of this machine may have written there */
     result = host_register(*address, rounded_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, rounded_bytes, kind, flags, 0)) {
         result = CUDA_ERROR_OUT_OF_MEMORY; /* the worker keeps the registration until the context ends */
     }
     if (result != CUDA_SUCCESS) {
-        fgv_heap_free(&fgv_guest.region, fgv_guest.index, offset, rounded_bytes);
+        fgv_heap_pages_give(*address, rounded_bytes);
     }
     return result;
 }
@@ -109,8 +74,7 @@ static void heap_free(const struct fgv_range *range)
     if (range->owner != 0 && !pages_restore(range->owner, range->bytes)) {
         return; /* they stay taken until the program ends */
     }
-    fgv_heap_free(&fgv_guest.region, fgv_guest.index, range->address - (uint64_t)(uintptr_t)fgv_guest.region.base,
-                  range->bytes);
+    fgv_heap_pages_give(range->address, range->bytes);
 }
 
 static CUresult heap_return(uint64_t address, enum fgv_memory_kind kind)
@@ -328,7 +292,7 @@ bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, s
 CUresult fgv_memory_settle(CUdeviceptr address)
 {
     struct fgv_range range;
-    if (!fgv_memory_find(address, &range) || !fgv_memory_is_shared(range.kind)) {
+    if (!fgv_memory_find(address, &range) || !(fgv_memory_is_shared(range.kind) || fgv_memory_is_managed(range.kind))) {
         return CUDA_SUCCESS;
     }
     return cuStreamSynchronize(NULL);

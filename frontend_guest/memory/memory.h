@@ -31,7 +31,7 @@ void fgv_memory_give_own(const struct fgv_range *range);
 bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
 /* Whether one begins in a part of a slab and ends behind it: the driver, which knows the slab, would let it. */
 bool fgv_memory_overruns(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
-/* Waits for the device where the address is host memory, as CUDA's copies and sets do. */
+/* Waits for the device where the address is host memory, or managed, as CUDA's copies and sets do. */
 CUresult fgv_memory_settle(CUdeviceptr address);
 
 #endif

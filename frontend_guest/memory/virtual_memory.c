@@ -124,32 +124,37 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 
 /* ---- for this library's own use: the program neither sees the number nor finds the mapping ---- */
 
-static void mapping_undo(const struct fgv_mapping *mapping, bool is_mapped)
+CUresult fgv_mapping_take_memory(struct fgv_mapping *mapping)
 {
-    if (is_mapped) {
-        unmap(mapping->address, mapping->bytes);
+    const CUmemAllocationProp plain = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUresult result = fgv_handle_new(FGV_HANDLE_ALLOCATION, &mapping->handle);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
+    result = fgv_physical_create(mapping->handle, mapping->bytes, &plain);
+    if (result != CUDA_SUCCESS) {
+        fgv_handle_drop(FGV_HANDLE_ALLOCATION, mapping->handle);
+        mapping->handle = 0;
+    }
+    return result;
+}
+
+void fgv_mapping_give_memory(struct fgv_mapping *mapping)
+{
     fgv_physical_release(mapping->handle);
     fgv_handle_drop(FGV_HANDLE_ALLOCATION, mapping->handle);
-    cuMemAddressFree(mapping->address, mapping->bytes);
+    mapping->handle = 0;
 }
 
 CUresult fgv_mapping_make(struct fgv_mapping *mapping)
 {
-    const CUmemAllocationProp plain = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
     CUdeviceptr address;
     CUresult result = cuMemAddressReserve(&address, mapping->bytes, FGV_MAPPING_BYTES, 0, 0);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     mapping->address = address;
-    result = fgv_handle_new(FGV_HANDLE_ALLOCATION, &mapping->handle);
-    if (result == CUDA_SUCCESS) {
-        result = fgv_physical_create(mapping->handle, mapping->bytes, &plain);
-        if (result != CUDA_SUCCESS) {
-            fgv_handle_drop(FGV_HANDLE_ALLOCATION, mapping->handle);
-        }
-    }
+    result = fgv_mapping_take_memory(mapping);
     if (result != CUDA_SUCCESS) {
         cuMemAddressFree(address, mapping->bytes);
         return result;
@@ -160,12 +165,20 @@ CUresult fgv_mapping_make(struct fgv_mapping *mapping)
         result = set_access(address, mapping->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     }
     if (result != CUDA_SUCCESS) {
-        mapping_undo(mapping, is_mapped);
+        if (is_mapped) {
+            unmap(address, mapping->bytes);
+        }
+        fgv_mapping_give_memory(mapping);
+        cuMemAddressFree(address, mapping->bytes);
     }
     return result;
 }
 
-void fgv_mapping_drop(const struct fgv_mapping *mapping)
+void fgv_mapping_drop(struct fgv_mapping *mapping)
 {
-    mapping_undo(mapping, true);
+    if (mapping->handle != 0) {
+        unmap(mapping->address, mapping->bytes);
+        fgv_mapping_give_memory(mapping);
+    }
+    cuMemAddressFree(mapping->address, mapping->bytes);
 }

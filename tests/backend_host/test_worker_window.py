@@ -17,6 +17,7 @@ FRONT_BYTES = window_front_bytes(WINDOW_BYTES)
 PIECE_BYTES = 2 << 20
 ALL = 2**64 - 1
 INVALID_VALUE = 1
+ALLOCATION = 0x49_00000001_000001
 
 
 def make_piece(nbytes: int = PIECE_BYTES, seals: int = fcntl.F_SEAL_SHRINK) -> int:
@@ -79,6 +80,29 @@ def test_pinned_memory_in_the_window(served: Served) -> None:
     guest.ok("cuCtxSynchronize")
     assert os.pread(fds[1], in_second, 0) == b"\x5a" * in_second
     assert guest.call("host_unregister", address=guest.address + first).result == 0
+    for fd in fds:
+        os.close(fd)
+
+
+def test_pages_of_the_window_in_place_of_memory_of_the_device(served: Served) -> None:
+    """They are of two files, of which each is found where the guest has it."""
+    guest, first = served.primary(), served.region.region_bytes + FRONT_BYTES
+    fds = [make_piece(), make_piece()]
+    for number, fd in enumerate(fds):
+        send_piece(served, os.dup(fd), number * PIECE_BYTES)
+    assert mapped_bytes(guest) == 2 * PIECE_BYTES
+    own(guest, fds[0], PIECE_BYTES)
+    address = guest.ok("cuMemAddressReserve", bytes=PIECE_BYTES).address
+    guest.ok("cuMemCreate", handle=ALLOCATION, bytes=PIECE_BYTES)
+    guest.ok("cuMemMap", address=address, bytes=PIECE_BYTES, handle=ALLOCATION)
+    guest.ok("cuMemSetAccess", address=address, bytes=PIECE_BYTES, access=3)
+    guest.ok("host_place", address=address, bytes=PIECE_BYTES, heap=guest.address + first)
+    guest.cast_off("cuMemsetD8Async", dstDevice=address, uc=0x5A, N=PIECE_BYTES)
+    guest.ok("cuCtxSynchronize")
+    assert os.pread(fds[0], PIECE_BYTES, FRONT_BYTES) == b"\x5a" * (PIECE_BYTES - FRONT_BYTES)
+    assert os.pread(fds[1], PIECE_BYTES, 0) == b"\x5a" * FRONT_BYTES + bytes(PIECE_BYTES - FRONT_BYTES)
+    guest.ok("host_unplace", address=address)
+    guest.ok("cuMemAddressFree", address=address, bytes=PIECE_BYTES)
     for fd in fds:
         os.close(fd)
 

@@ -114,11 +114,11 @@ print(maps())
     assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["True", "0", "0"], "")
 
 
-def test_kernels_move_nothing_that_the_program_does_not_touch(host: Host) -> None:
-    """Nor where it said that the memory should stay with the CPU; and a touch brings 64 KiB."""
+def moved_bytes(host: Host, advises: bool) -> list[list[int]]:
+    """What went to the device and from it, after each of three sets between which the program touches the memory once."""
     program = f"""{ALLOCATE}
 assert cuda.cuMemAllocManaged(ctypes.byref(device), size(8 << 20), 1) == 0
-assert cuda.cuMemAdvise(device, size(8 << 20), 3, -1) == 0
+assert not {advises} or cuda.cuMemAdvise(device, size(8 << 20), 3, -1) == 0
 ctypes.memset(device.value, 1, 8 << 20)
 for round in range(3):
     assert cuda.cuMemsetD8_v2(device, 7, size(1 << 20)) == 0
@@ -140,7 +140,95 @@ for round in range(3):
         child.stdin.flush()
     assert child.wait() == 0
     child.communicate()
-    assert moved == [[8 << 20, 0], [8 << 20, 0], [8 << 20, 64 << 10]]
+    return moved
+
+
+def test_kernels_move_nothing_that_the_program_does_not_touch(host: Host) -> None:
+    """And a touch brings 64 KiB."""
+    assert moved_bytes(host, advises=False) == [[8 << 20, 0], [8 << 20, 0], [8 << 20, 64 << 10]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_moves_that_is_to_stay_with_the_cpu(host: Host, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in WAYS[way].items():
+        monkeypatch.setenv(name, value)
+    assert moved_bytes(host, advises=True) == [[0, 0]] * 3
+
+
+HOSTED = f"""{ALLOCATE}
+def allocate(mib):
+    at = ctypes.c_uint64()
+    assert cuda.cuMemAllocManaged(ctypes.byref(at), size(mib << 20), 1) == 0, mib
+    return at
+
+def advise(at, mib, prefers_host=True):
+    assert cuda.cuMemAdvise(at, size(mib << 20), 3 if prefers_host else 4, -1) == 0
+
+def is_right(at, mib):
+    half = mib << 19
+    ctypes.memset(at.value, 1, mib << 20)
+    assert cuda.cuMemsetD8_v2(at, 7, size(half)) == 0
+    return ctypes.string_at(at.value, mib << 20) == b"\\7" * half + b"\\1" * half
+"""
+
+
+def test_memory_that_is_to_stay_with_the_cpu_takes_none_of_the_device(host: Host) -> None:
+    """Nor is there any left of it when it is freed, or a context ends."""
+    program = f"""{HOSTED}
+is_right(allocate(1), 1)
+before = left()
+for round in range(20):
+    at = allocate(40)
+    advise(at, 40)
+    print(is_right(at, 40), before[0] - free())
+    if round % 2 == 0:
+        advise(at, 40, prefers_host=False)
+        print(is_right(at, 40), before[0] - free() >> 20)
+    assert cuda.cuMemFree_v2(at) == 0
+print(left() == before)
+advise(allocate(40), 40)
+assert cuda.cuDevicePrimaryCtxReset_v2(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+at = allocate(40)
+advise(at, 40)
+print(is_right(at, 40))
+"""
+    result = host.guest(sys.executable, "-c", program, options=("--region", "64M"))
+    odd, even = ["True 0"], ["True 0", "True 40"]
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [*[*even, *odd] * 10, "True", "True"]
+
+
+def test_where_the_region_is_full_it_goes_to_the_device_and_back(host: Host) -> None:
+    program = f"""{HOSTED}
+at = allocate(100)
+for _ in range(2):
+    advise(at, 100)
+    print(is_right(at, 100))
+"""
+    result = host.guest(sys.executable, "-c", program, options=("--region", "64M"))
+    assert (result.returncode, result.stdout.split()) == (0, ["True", "True"])
+    assert result.stderr.splitlines() == [
+        "fairgv: no room for 100 MiB of pinned or managed memory: there are 64 MiB for it; fairgv-run --region SIZE gives more"
+    ]
+
+
+def test_it_stays_with_the_cpu_where_the_device_has_no_room(host: Host) -> None:
+    program = f"""{HOSTED}
+at = allocate(80)
+advise(at, 80)
+assert cuda.cuMemAlloc_v2(ctypes.byref(device), size(90 << 20)) == 0
+advise(at, 80, prefers_host=False)
+print(is_right(at, 80))
+assert cuda.cuMemFree_v2(device) == 0
+advise(at, 80, prefers_host=False)
+print(is_right(at, 80))
+"""
+    result = host.guest(sys.executable, "-c", program, options=("--memory", "100M"))
+    assert (result.returncode, result.stdout.split()) == (0, ["True", "True"])
+    assert result.stderr.splitlines() == [
+        "fairgv: managed memory stays with the CPU, though it need not any more (error 2)"
+    ]
 
 
 def test_memory_that_is_not_there_any_more_is_a_crash_and_not_a_wait(host: Host) -> None:

@@ -30,6 +30,7 @@ BESIDE = (
     "graph_capture",
     "graph_threads",
     "ipc_memory",
+    "managed_host",
     "managed_memory",
     "per_thread_stream",
     "pool_memory",

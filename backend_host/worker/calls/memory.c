@@ -189,7 +189,13 @@ bool fgw_memory_is_own_heap(const struct fgw_worker *worker, uint64_t address, u
     return fgv_region_is_owned(region, worker->layout.index, address - base, bytes);
 }
 
-static CUresult pin(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
+bool fgw_memory_is_in_arena(const struct fgw_worker *worker, uint64_t address, uint64_t bytes)
+{
+    const uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
+    return address < arena + worker->layout.arena.bytes && arena < address + bytes;
+}
+
+CUresult fgw_memory_register(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 {
     if (!worker->driver.cuMemHostRegister_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -206,6 +212,20 @@ static void say_unpinned(struct fgw_worker *worker, CUresult result)
     }
 }
 
+static void register_all(struct fgw_worker *worker, const struct fgw_ranges *ranges)
+{
+    for (uint32_t i = 0; i < ranges->nr; i++) {
+        fgw_memory_register(worker, ranges->items[i].address, ranges->items[i].bytes);
+    }
+}
+
+static void unregister_all(struct fgw_worker *worker, const struct fgw_ranges *ranges)
+{
+    for (uint32_t i = 0; i < ranges->nr; i++) {
+        worker->driver.cuMemHostUnregister((void *)(uintptr_t)ranges->items[i].address);
+    }
+}
+
 void fgw_memory_pin(struct fgw_worker *worker)
 {
     if (worker->calls->is_pinned) {
@@ -214,13 +234,12 @@ void fgw_memory_pin(struct fgw_worker *worker)
     worker->calls->is_pinned = true;
     uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
     uint64_t arena_bytes = (worker->layout.arena.bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
-    CUresult result = pin(worker, arena, arena_bytes);
+    CUresult result = fgw_memory_register(worker, arena, arena_bytes);
     if (result != CUDA_SUCCESS) {
         say_unpinned(worker, result);
     }
-    for (uint32_t i = 0; i < worker->calls->pinned.nr; i++) {
-        pin(worker, worker->calls->pinned.items[i].address, worker->calls->pinned.items[i].bytes);
-    }
+    register_all(worker, &worker->calls->pinned);
+    register_all(worker, &worker->calls->placed);
 }
 
 void fgw_memory_unpin(struct fgw_worker *worker)
@@ -231,9 +250,8 @@ void fgw_memory_unpin(struct fgw_worker *worker)
     }
     worker->calls->is_pinned = false;
     worker->driver.cuMemHostUnregister(worker->region.base + worker->layout.arena.offset);
-    for (uint32_t i = 0; i < worker->calls->pinned.nr; i++) {
-        worker->driver.cuMemHostUnregister((void *)(uintptr_t)worker->calls->pinned.items[i].address);
-    }
+    unregister_all(worker, &worker->calls->pinned);
+    unregister_all(worker, &worker->calls->placed);
 }
 
 /* The region's table of events, whole. It is no more the client's than other programs' of its guest, which may write
@@ -247,21 +265,20 @@ CUresult fgw_serve_host_register(struct fgw_worker *worker, const struct fgw_req
 {
     const struct fgv_request_host_register *fixed = request->fixed;
     (void)reply;
-    uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
     const bool is_table = is_events(worker, fixed->address, fixed->bytes);
     if (fixed->address % FGV_PAGE_BYTES != 0 || fixed->bytes % FGV_PAGE_BYTES != 0 ||
         !(is_table || fgw_memory_is_own_heap(worker, fixed->address, fixed->bytes))) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    bool is_in_arena = fixed->address < arena + worker->layout.arena.bytes && arena < fixed->address + fixed->bytes;
-    if (is_in_arena || fgw_ranges_overlap(&worker->calls->pinned, fixed->address, fixed->bytes)) {
+    if (fgw_memory_is_in_arena(worker, fixed->address, fixed->bytes) ||
+        fgw_ranges_overlap(&worker->calls->pinned, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
     if (!fgw_ranges_make_room(&worker->calls->pinned, FGW_MAX_RANGES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = pin(worker, fixed->address, fixed->bytes);
+    CUresult result = fgw_memory_register(worker, fixed->address, fixed->bytes);
     if (result == CUDA_ERROR_NOT_SUPPORTED && !is_table) { /* devices must write to the table */
         say_unpinned(worker, result);
         result = CUDA_SUCCESS;

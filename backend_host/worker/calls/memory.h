@@ -22,5 +22,9 @@ void fgw_memory_trim(struct fgw_worker *worker);
 void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struct fgw_stream *stream);
 /* True when the range lies in the heap at the client's address and all its pages belong to the client. */
 bool fgw_memory_is_own_heap(const struct fgw_worker *worker, uint64_t address, uint64_t bytes);
+/* True when some of the range is the arena's. */
+bool fgw_memory_is_in_arena(const struct fgw_worker *worker, uint64_t address, uint64_t bytes);
+/* Has the driver pin these pages, for all contexts. CUDA_ERROR_NOT_SUPPORTED: it never does. */
+CUresult fgw_memory_register(struct fgw_worker *worker, uint64_t address, uint64_t bytes);
 
 #endif

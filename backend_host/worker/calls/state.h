@@ -172,6 +172,7 @@ struct fgw_calls {
     struct fgw_ranges allocated;
     struct fgw_ranges reserved; /* addresses without memory */
     struct fgw_ranges mapped;   /* physical memory at such addresses */
+    struct fgw_ranges placed;   /* the heap's pages at such addresses; the owner is where the heap has them */
     uint64_t reserved_bytes;
     uint64_t promised_bytes; /* of physical memory that there is none of yet */
     struct fgw_span span;

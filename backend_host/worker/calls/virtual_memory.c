@@ -44,7 +44,8 @@ CUresult fgw_serve_cuMemAddressFree(struct fgw_worker *worker, const struct fgw_
     (void)reply;
     struct fgw_range *range = fgw_ranges_find(&worker->calls->reserved, fixed->address);
     if (!range || range->bytes != fixed->bytes ||
-        fgw_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+        fgw_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes) ||
+        fgw_ranges_overlap(&worker->calls->placed, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = worker->driver.cuMemAddressFree(fixed->address, fixed->bytes);
@@ -53,14 +54,6 @@ CUresult fgw_serve_cuMemAddressFree(struct fgw_worker *worker, const struct fgw_
         fgw_ranges_erase(&worker->calls->reserved, range);
     }
     return result;
-}
-
-static CUresult map(struct fgw_worker *worker, const struct fgv_request_cuMemMap *fixed, struct fgw_physical *physical)
-{
-    const CUresult result = fgw_physical_hold(worker, physical);
-    return result == CUDA_SUCCESS
-               ? worker->driver.cuMemMap(fixed->address, fixed->bytes, fixed->offset, physical->native, 0)
-               : result;
 }
 
 /* Of all that is mapped in these bytes, whole mappings side by side, the driver's handles: no extent is left there. */
@@ -75,31 +68,63 @@ static CUresult hold_mapped(struct fgw_worker *worker, uint64_t address, uint64_
     return result;
 }
 
+CUresult fgw_mapping_enter(struct fgw_worker *worker, const struct fgw_range *range, uint64_t offset)
+{
+    struct fgw_physical *physical = fgw_physical_find(worker, range->owner);
+    if (!fgw_ranges_make_room(&worker->calls->mapped, FGW_MAX_DEVICE_RANGES)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const bool is_whole = offset == 0 && range->bytes == physical->bytes;
+    CUresult result;
+    if (is_whole && fgw_physical_is_promised(physical)) {
+        result = fgw_physical_place(worker, physical, range->address);
+    } else {
+        result = fgw_physical_hold(worker, physical);
+        result = result == CUDA_SUCCESS
+                     ? worker->driver.cuMemMap(range->address, range->bytes, offset, physical->native, 0)
+                     : result;
+    }
+    if (result == CUDA_SUCCESS) {
+        physical->nr_mapped++;
+        fgw_ranges_insert(&worker->calls->mapped, *range);
+    }
+    return result;
+}
+
 CUresult fgw_serve_cuMemMap(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemMap *fixed = request->fixed;
     (void)reply;
-    struct fgw_physical *physical = fgw_physical_find(worker, fixed->handle);
+    const struct fgw_physical *physical = fgw_physical_find(worker, fixed->handle);
     if (!physical || physical->nr_retained == 0 || fixed->bytes == 0 || fixed->offset > physical->bytes ||
         fixed->bytes > physical->bytes - fixed->offset ||
         !fgw_ranges_around(&worker->calls->reserved, fixed->address, fixed->bytes) ||
-        fgw_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+        fgw_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes) ||
+        fgw_ranges_overlap(&worker->calls->placed, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!worker->driver.cuMemMap) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!fgw_ranges_make_room(&worker->calls->mapped, FGW_MAX_DEVICE_RANGES)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    const bool is_whole = fixed->offset == 0 && fixed->bytes == physical->bytes;
-    CUresult result = is_whole && fgw_physical_is_promised(physical)
-                          ? fgw_physical_place(worker, physical, fixed->address)
-                          : map(worker, fixed, physical);
+    const struct fgw_range range = {.address = fixed->address, .bytes = fixed->bytes, .owner = fixed->handle};
+    return fgw_mapping_enter(worker, &range, fixed->offset);
+}
+
+CUresult fgw_mapping_leave(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
+{
+    CUresult result = hold_mapped(worker, address, bytes);
     if (result == CUDA_SUCCESS) {
-        physical->nr_mapped++;
-        fgw_ranges_insert(&worker->calls->mapped,
-                          (struct fgw_range){.address = fixed->address, .bytes = fixed->bytes, .owner = fixed->handle});
+        fgw_yield_forget(worker, address, bytes);
+        result = worker->driver.cuMemUnmap(address, bytes);
+    }
+    for (uint64_t done = 0; result == CUDA_SUCCESS && done < bytes;) {
+        struct fgw_range *range = fgw_ranges_find(&worker->calls->mapped, address + done);
+        struct fgw_physical *physical = fgw_physical_find(worker, range->owner);
+        uint64_t number = range->owner;
+        done += range->bytes;
+        fgw_ranges_erase(&worker->calls->mapped, range);
+        physical->nr_mapped--;
+        fgw_physical_drop_if_unused(worker, number, physical);
     }
     return result;
 }
@@ -111,21 +136,7 @@ CUresult fgw_serve_cuMemUnmap(struct fgw_worker *worker, const struct fgw_reques
     if (fixed->bytes == 0 || !fgw_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = hold_mapped(worker, fixed->address, fixed->bytes);
-    if (result == CUDA_SUCCESS) {
-        fgw_yield_forget(worker, fixed->address, fixed->bytes);
-        result = worker->driver.cuMemUnmap(fixed->address, fixed->bytes);
-    }
-    for (uint64_t done = 0; result == CUDA_SUCCESS && done < fixed->bytes;) {
-        struct fgw_range *range = fgw_ranges_find(&worker->calls->mapped, fixed->address + done);
-        struct fgw_physical *physical = fgw_physical_find(worker, range->owner);
-        uint64_t number = range->owner;
-        done += range->bytes;
-        fgw_ranges_erase(&worker->calls->mapped, range);
-        physical->nr_mapped--;
-        fgw_physical_drop_if_unused(worker, number, physical);
-    }
-    return result;
+    return fgw_mapping_leave(worker, fixed->address, fixed->bytes);
 }
 
 CUresult fgw_serve_cuMemSetAccess(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -154,6 +165,8 @@ void fgw_virtual_memory_drop(struct fgw_worker *worker)
 {
     free(worker->calls->reserved.items);
     free(worker->calls->mapped.items);
+    free(worker->calls->placed.items);
+    worker->calls->placed = (struct fgw_ranges){0};
     worker->calls->reserved = (struct fgw_ranges){0};
     worker->calls->mapped = (struct fgw_ranges){0};
 }

@@ -16,8 +16,11 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
+#include "client/ranges.h"
 #include "client/state.h"
 #include "ivshmem/region.h"
+
+#define FGW_MAX_PIECES 65536u
 
 /* What is wrong with a piece, NULL: nothing. */
 static const char *check(const struct fgv_window *window, const struct fgv_piece *piece, int file)
@@ -59,15 +62,25 @@ static bool reserve(struct fgw_worker *worker, uint64_t bytes)
 static bool map(struct fgw_worker *worker, const struct fgv_piece *piece, int file)
 {
     struct fgv_window *window = &worker->region.window;
-    if (window->bytes == 0 && !reserve(worker, piece->window_bytes)) {
+    if (!fgw_ranges_make_room(&worker->pieces, FGW_MAX_PIECES) ||
+        (window->bytes == 0 && !reserve(worker, piece->window_bytes))) {
         return false;
     }
     void *wanted = worker->region.base + worker->region.region_bytes + piece->offset;
     if (mmap(wanted, piece->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != wanted) {
         return false;
     }
+    fgw_ranges_insert(&worker->pieces,
+                      (struct fgw_range){.address = (uint64_t)(uintptr_t)wanted, .bytes = piece->bytes});
     atomic_store_explicit(&window->mapped_bytes, piece->offset + piece->bytes, memory_order_relaxed);
     return true;
+}
+
+uint64_t fgw_piece_file_end(struct fgw_worker *worker, uint64_t address)
+{
+    const struct fgw_range *piece = fgw_ranges_around(&worker->pieces, address, 1);
+    return piece ? piece->address + piece->bytes
+                 : (uint64_t)(uintptr_t)worker->region.base + worker->region.region_bytes;
 }
 
 void fgw_piece_take(struct fgw_worker *worker, const struct fgv_piece *piece, int file)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/ranges.h"
 #include "cuda_api/driver.h"
 #include "cuda_api/types.h"
 #include "cuda_api/wire.h"
@@ -199,6 +200,7 @@ struct fgw_worker {
     CUcontext warm; /* the primary context retained before there was a client */
 
     struct fgv_region region;
+    struct fgw_ranges pieces; /* of the window behind it: a file each */
     struct fgv_client_layout layout;
     struct fgv_client *client;
     struct fgv_host_bell bell; /* under FGV_WAKE_BELL */

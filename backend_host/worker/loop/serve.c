@@ -256,6 +256,8 @@ static bool needs_memory(uint16_t call)
     case FGV_CALL_cuMemMap:
     case FGV_CALL_cuMemSetAccess:
     case FGV_CALL_cuMemUnmap:
+    case FGV_CALL_host_place:
+    case FGV_CALL_host_unplace:
         return true;
     default:
         return false;

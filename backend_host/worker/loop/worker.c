@@ -350,6 +350,7 @@ static void take_down(struct fgw_worker *worker)
     fgw_virtual_memory_drop(worker);
     fgw_blobs_free(worker);
     free(worker->loop->backlog.bytes);
+    free(worker->pieces.items);
     fgw_context_cool(worker);
     fgw_charge_end(worker);
     fgw_grantee_detach(&worker->grantee);

@@ -258,6 +258,26 @@ CUresult fgv_advice_get(const struct fgv_advice *advice, uint64_t address, uint6
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+static bool is_for_host(const struct said *said)
+{
+    return !said->is_read_mostly && said->preferred.type != CU_MEM_LOCATION_TYPE_INVALID &&
+           said->preferred.type != CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+uint64_t fgv_advice_host_bytes(const struct fgv_advice *advice, uint64_t address, uint64_t bytes)
+{
+    const uint64_t end = address + bytes;
+    uint64_t nr = 0;
+    for (uint32_t i = advice->nr == 0 ? 0 : first_ending_after(advice, address);
+         i < advice->nr && advice->ranges[i].start < end; i++) {
+        const struct fgv_advice_range *range = &advice->ranges[i];
+        const uint64_t from = range->start > address ? range->start : address;
+        const uint64_t to = range->end < end ? range->end : end;
+        nr += is_for_host(&range->said) ? to - from : 0;
+    }
+    return nr;
+}
+
 void fgv_advice_forget(struct fgv_advice *advice, uint64_t address, uint64_t bytes)
 {
     if (advice->nr == 0) {

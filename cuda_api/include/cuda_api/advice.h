@@ -27,6 +27,8 @@ CUresult fgv_advice_prefetched(struct fgv_advice *advice, uint64_t address, uint
 /* What holds for all of the bytes, as cuMemRangeGetAttribute gives it. */
 CUresult fgv_advice_get(const struct fgv_advice *advice, uint64_t address, uint64_t bytes,
                         CUmem_range_attribute attribute, void *data, uint64_t data_bytes);
+/* How many of the bytes are to stay with the CPU. What is read mostly is not: each reader has a copy of its own. */
+uint64_t fgv_advice_host_bytes(const struct fgv_advice *advice, uint64_t address, uint64_t bytes);
 /* The memory is gone. */
 void fgv_advice_forget(struct fgv_advice *advice, uint64_t address, uint64_t bytes);
 
