@@ -15,7 +15,7 @@ from benchmarks.beside import Beside, beside, parser
 from benchmarks.build import build
 from benchmarks.errors import ProgramFailedError
 
-PATTERNS = ("streaming", "gather", "ping-pong", "read-mostly", "prefetched")
+PATTERNS = ("streaming", "gather", "ping-pong", "read-mostly", "prefetched", "preferred", "words")
 WAYS: dict[str, dict[str, str]] = {
     "fairgv": {},
     "by signal": {"FAIRGV_TRAP": "signal"},

@@ -7,6 +7,9 @@
  *     ping-pong    in each of ten steps the CPU adds to a sixteenth, and a kernel to all of it
  *     read-mostly  advised so: in each of ten steps a kernel and the CPU read all of it
  *     prefetched   as streaming, and told beforehand where it will be used next
+ *     preferred    advised to stay with the CPU: in each of ten steps the CPU adds to all of it, and a kernel to a
+ *                  sixteenth
+ *     words        likewise: ten thousand times a kernel writes a word that the CPU waits for, and the reverse
  */
 #include <chrono>
 #include <cstring>
@@ -135,6 +138,57 @@ static u64 read_mostly(size_t nr)
     return all + *sum;
 }
 
+/* The device reaches it where it is. */
+static void stay_with_the_cpu(u64 *values, size_t nr)
+{
+    cudaMemLocation host = {};
+    host.type = cudaMemLocationTypeHost;
+    const cudaMemLocation device = {cudaMemLocationTypeDevice, 0};
+    CHECK(cudaMemAdvise(values, nr * sizeof(u64), cudaMemAdviseSetPreferredLocation, host));
+    CHECK(cudaMemAdvise(values, nr * sizeof(u64), cudaMemAdviseSetAccessedBy, device));
+}
+
+static u64 preferred(size_t nr)
+{
+    u64 *values = managed(nr);
+    stay_with_the_cpu(values, nr);
+    write_all(values, nr);
+    for (int step = 0; step < STEPS; step++) {
+        for (size_t i = 0; i < nr; i++) {
+            values[i] += step;
+        }
+        add<<<BLOCKS, THREADS>>>(values + step * (nr / 16), nr / 16, step);
+        CHECK(cudaDeviceSynchronize());
+    }
+    return read_all(values, nr);
+}
+
+__global__ void answer(volatile u64 *asked, volatile u64 *answered, u64 nr)
+{
+    for (u64 i = 1; i <= nr; i++) {
+        while (*asked != i) {
+        }
+        *answered = i;
+    }
+}
+
+static u64 words()
+{
+    const u64 NR = 10000;
+    volatile u64 *both = managed(2);
+    stay_with_the_cpu((u64 *)both, 2);
+    both[0] = both[1] = 0;
+    answer<<<1, 1>>>(both, both + 1, NR);
+    CHECK(cudaGetLastError());
+    for (u64 i = 1; i <= NR; i++) {
+        both[0] = i;
+        while (both[1] != i) {
+        }
+    }
+    CHECK(cudaDeviceSynchronize());
+    return both[1];
+}
+
 int main(int argc, char **argv)
 {
     const char *pattern = argc > 1 ? argv[1] : "";
@@ -152,8 +206,12 @@ int main(int argc, char **argv)
         sum = ping_pong(nr);
     } else if (!strcmp(pattern, "read-mostly")) {
         sum = read_mostly(nr);
+    } else if (!strcmp(pattern, "preferred")) {
+        sum = preferred(nr);
+    } else if (!strcmp(pattern, "words")) {
+        sum = words();
     } else {
-        fprintf(stderr, "usage: %s streaming|gather|ping-pong|read-mostly|prefetched MIB\n", argv[0]);
+        fprintf(stderr, "usage: %s streaming|gather|ping-pong|read-mostly|prefetched|preferred|words MIB\n", argv[0]);
         return 2;
     }
     const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
