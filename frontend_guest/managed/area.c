@@ -18,13 +18,11 @@ struct fgv_area *fgv_areas;
 _Atomic uint64_t fgv_areas_low = UINT64_MAX;
 _Atomic uint64_t fgv_areas_high;
 
-/* Both mappings of the same pages, the program's in place of what is there. A child of this process has neither, as it
- * has no managed memory natively. Where the program may be at it already, by whatever it has there, no touch may go
- * wrong before it is noticed: contents are there first, and can be touched then, unless that waits. */
+/* Both mappings of the same pages, the program's in place of what is there: contents are there first. A child of this
+ * process has neither, as it has no managed memory natively. */
 static bool pages_make(struct fgv_area *area, const uint8_t *contents)
 {
     const uint64_t bytes = area->bytes;
-    const int protection = contents && fgv_trap_needs_contents() ? PROT_READ | PROT_WRITE : PROT_NONE;
     void *at = (void *)(uintptr_t)area->address;
     const int fd = memfd_create("fairgv-managed", MFD_CLOEXEC);
     if (fd < 0) {
@@ -41,7 +39,7 @@ static bool pages_make(struct fgv_area *area, const uint8_t *contents)
     if (is_made && contents) {
         fgv_bulk_copy(shadow, contents, bytes);
     }
-    is_made = is_made && mmap(at, bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) == at;
+    is_made = is_made && mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) == at;
     close(fd);
     if (is_made) {
         madvise(at, bytes, MADV_HUGEPAGE);
@@ -58,7 +56,7 @@ static bool pages_make(struct fgv_area *area, const uint8_t *contents)
 
 bool fgv_area_fill(struct fgv_area *area, const uint8_t *contents)
 {
-    return pages_make(area, contents);
+    return fgv_trap_hold(area->address, area->bytes) && pages_make(area, contents);
 }
 
 static CUresult stream_make(struct fgv_area *area)

@@ -94,8 +94,8 @@ void fgv_area_orphan(struct fgv_area *area);
 void fgv_area_leave(struct fgv_area *area);
 /* Takes it out of the list, and its pages from the program. */
 void fgv_area_drop(struct fgv_area *area);
-/* Pages of this process's own, with these contents, in place of what is there. False: no memory; what is there, if it
- * is not the same any more, has the contents. */
+/* Pages of this process's own, with these contents, in place of what is there, which nobody touches from then on.
+ * False: no memory; nobody touches what is there now either. */
 bool fgv_area_fill(struct fgv_area *area, const uint8_t *contents);
 /* The one that has this address; NULL. */
 struct fgv_area *fgv_area_find(uint64_t address);

@@ -7,8 +7,7 @@
  * An allocation of its own area lies there if all of it is to; where allocations share an area, if some of them is. No
  * finer: the device maps 2 MiB at once, and its driver copies nothing that is in part memory of the device.
  *
- * Wrong when: another thread writes to an area while that goes back to the device, which the program asked for: what it
- * writes in that moment may be lost.
+ * Wrong when: a system call is given memory of an area while that goes back to the device: it fails.
  */
 #ifndef FRONTEND_GUEST_RESIDENCE_H
 #define FRONTEND_GUEST_RESIDENCE_H

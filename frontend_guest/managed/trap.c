@@ -224,16 +224,28 @@ static void on_signal(int number, siginfo_t *info, void *state)
     }
 }
 
-void fgv_trap_renew(void)
+static void handler_set(void)
 {
     struct sigaction now;
-    if (way != SIGNAL || sigaction(SIGSEGV, NULL, &now) != 0 ||
-        ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_signal)) {
+    if (sigaction(SIGSEGV, NULL, &now) != 0 || ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_signal)) {
         return;
     }
     before = now;
     struct sigaction ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART};
     sigaction(SIGSEGV, &ours, NULL);
+}
+
+void fgv_trap_renew(void)
+{
+    if (way == SIGNAL) {
+        handler_set();
+    }
+}
+
+bool fgv_trap_hold(uint64_t address, uint64_t bytes)
+{
+    handler_set();
+    return mprotect(address_of(address), bytes, PROT_NONE) == 0;
 }
 
 /* ---- either ---- */

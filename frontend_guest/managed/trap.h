@@ -36,6 +36,9 @@ bool fgv_trap_make_writable(uint64_t address, uint64_t bytes);
 bool fgv_trap_make_readable(uint64_t address, uint64_t bytes);
 /* It may not touch them any more. */
 bool fgv_trap_take(uint64_t address, uint64_t bytes);
+/* Whatever pages are there that nobody looks after: who touches them waits, as for a touch, until something else is put
+ * in their place. By a signal, so that a system call that is given them fails. */
+bool fgv_trap_hold(uint64_t address, uint64_t bytes);
 /* Whether memory can be given for reading alone. */
 bool fgv_trap_tells_writes(void);
 /* Before pages are given away: our handler comes first again, should the program have set one since. */

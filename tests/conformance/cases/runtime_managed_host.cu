@@ -258,7 +258,7 @@ CASE(managed_host_graph)
     DO(cudaStreamDestroy(stream));
 }
 
-/* What other threads write while the memory goes to the host is not lost. */
+/* What other threads write while the memory goes to the host and back is not lost. */
 CASE(managed_host_threads)
 {
     static const size_t NR_THREADS = 4;
@@ -274,6 +274,7 @@ CASE(managed_host_threads)
             });
         }
         prefer_host(values, NR_THREADS * NR * 4);
+        prefer_nothing(values, NR_THREADS * NR * 4);
         for (std::thread &thread : threads) {
             thread.join();
         }
