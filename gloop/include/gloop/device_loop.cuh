@@ -16,12 +16,15 @@ namespace gloop::detail
 {
 template <class Where> class DeviceLoop;
 
-/* What all threads do next, with a slot, a logical block, or why they leave. */
+/* What all threads do next, in 16 bytes that are loaded at once: they call what a slot has, or without `run` it is a
+ * kind, with a logical block, a slot or why they leave. */
 enum class Kind : uint32_t { call, begin, collect, leave };
 template <class Loop> struct alignas(16) Step {
     Run<Loop> run;
-    Kind kind;
-    uint32_t value;
+    uint64_t value; /* the slot, or the kind and above it the number */
+    static __device__ Step of(Kind kind, uint32_t number) { return {nullptr, uint64_t(number) << 32 | uint32_t(kind)}; }
+    __device__ Kind kind() const { return Kind(uint32_t(value)); }
+    __device__ uint32_t number() const { return uint32_t(value >> 32); }
 };
 
 /* When the first thread looks next, by its own clock: no two clocks are ever compared. */
@@ -165,7 +168,7 @@ template <class Where> class DeviceLoop
     {
         const uint32_t free = place_.free, ready = place_.ready;
         const unsigned number = is_low ? lowest(free) : (31 - __clz(int(free))) & 31, bit = 1u << number;
-        if (free == 0) { give(order_fail); } /* at the next point: a call here would cost each callback */
+        if (free == 0) { watch_.orders = order_fail; } /* seen before the block ends: a call would cost each callback */
         place_.free = free & ~bit;
         place_.ready = is_ready ? ready | bit : ready;
         return number;

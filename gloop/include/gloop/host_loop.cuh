@@ -142,8 +142,8 @@ class HostLoop
     { return {nr_kernels_, parts_->service.nr_requests(), parts_->service.nr_hits(), parts_->service.is_running()}; }
 
   private:
-    static constexpr unsigned look_us = 20, most_looks = 1024; /* at the end of a kernel: to sleep costs 20 us */
-    static constexpr size_t pages_bytes = 64 * 1024 * 1024;    /* pinned, at most: of many blocks pages are smaller */
+    static constexpr unsigned look_us = 20, spin_us = 500;  /* for a kernel's end: to sleep costs 20 us, 4 % of that */
+    static constexpr size_t pages_bytes = 64 * 1024 * 1024; /* pinned, at most: of many blocks pages are smaller */
     detail::Launch prepare(const detail::Fit &fit, dim3 blocks, dim3 threads)
     {
         const size_t nr_blocks = fit.nr_blocks, nr_slots = nr_blocks * detail::slots_per_block;
@@ -184,7 +184,8 @@ class HostLoop
     {
         cudaError_t result = cudaGetLastError();
         if (result == cudaSuccess) { result = cudaEventRecord(parts_->ended, parts_->stream); }
-        for (unsigned looks = 0; looks < most_looks && cudaEventQuery(parts_->ended) == cudaErrorNotReady; looks++) {}
+        const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
+        while (cudaEventQuery(parts_->ended) == cudaErrorNotReady && std::chrono::steady_clock::now() < until) {}
         if (result == cudaSuccess) { result = cudaEventSynchronize(parts_->ended); }
         parts_->service.set_running(false);
         const detail::Failure &failure = *launch.failure;

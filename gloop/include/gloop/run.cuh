@@ -18,15 +18,15 @@ __device__ void DeviceLoop<Where>::run(const Launch &launch, const Entry &entry)
         __syncthreads();
         const Step<DeviceLoop> step = shown;
         if (step.run) {
-            step.run(this, step.value);
-        } else if (step.kind == Kind::begin) {
-            if (is_first) { logical_ = step.value; }
+            step.run(this, unsigned(step.value));
+        } else if (step.kind() == Kind::begin) {
+            if (is_first) { logical_ = step.number(); }
             __syncthreads();
             entry(this);
-        } else if (step.kind == Kind::collect) {
-            collect(step.value);
+        } else if (step.kind() == Kind::collect) {
+            collect(step.number());
         } else {
-            leave(Left(step.value));
+            leave(Left(step.number()));
             return;
         }
     }
@@ -40,7 +40,7 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::nex
     if constexpr (is_near) { first = near_[0].callback, second = near_[1].callback; }
     if (!is_looking || is_time(1) | (place.ready == 0)) {
         const Step<DeviceLoop> rare = rare_step(is_looking);
-        if (rare.kind != Kind::call) { return rare; }
+        if (rare.kind() != Kind::call) { return rare; }
         place = place_;
     }
     const uint32_t later = place.ready & (~0u << place.current << 1);
@@ -51,7 +51,7 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::nex
     place_.current = number;
     void *callback = number ? second : first;
     if (!is_near || number > 1) { callback = context_->slots[number].callback; }
-    return {reinterpret_cast<Run<DeviceLoop>>(callback), Kind::call, number};
+    return {reinterpret_cast<Run<DeviceLoop>>(callback), number};
 }
 
 /* One callback at least before the first look: so every kernel gets on, however often it is told to give way. */
@@ -66,18 +66,18 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::rar
     if (watch_.orders) {
         const bool is_ready = place_.ready || place_.arrived || !place_.waiting;
         const Left left = watch_.orders & order_exit ? Left::forced : is_ready ? Left::ready : Left::waiting;
-        return {nullptr, Kind::leave, uint32_t(left)};
+        return Step<DeviceLoop>::of(Kind::leave, uint32_t(left));
     }
-    if (place_.arrived) { return {nullptr, Kind::collect, uint32_t(__ffs(int(place_.arrived)) - 1)}; }
-    if (place_.ready) { return {nullptr, Kind::call, 0}; }
+    if (place_.arrived) { return Step<DeviceLoop>::of(Kind::collect, uint32_t(__ffs(int(place_.arrived)) - 1)); }
+    if (place_.ready) { return Step<DeviceLoop>::of(Kind::call, 0); }
     /* The first has the block's number, as the device deals out evenly; later ones are for whoever is done. Blocks that
      * find none count as well, so that the last one of all makes it zero for the next launch. */
     const bool is_later = place_.logical != no_logical;
     const uint32_t nr_logical = launch_->logical.x * launch_->logical.y * launch_->logical.z;
     place_.logical = is_later ? gridDim.x + atomicInc(&launch_->control->next, nr_logical - 1) : blockIdx.x;
     place_.keeps = 0;
-    if (place_.logical < nr_logical) { return {nullptr, Kind::begin, place_.logical}; }
-    return {nullptr, Kind::leave, uint32_t(Left::finished)};
+    if (place_.logical < nr_logical) { return Step<DeviceLoop>::of(Kind::begin, place_.logical); }
+    return Step<DeviceLoop>::of(Kind::leave, uint32_t(Left::finished));
 }
 
 /* By all threads. False where this block had finished before. */
