@@ -142,7 +142,7 @@ void try_errors(gloop::HostLoop &host, const char *name, long long *results)
         gloop::fs::open(loop, folder.text, O_WRONLY, store(2));
         gloop::fs::read(loop, 99, 0, 10, results, store(3));
         gloop::fs::read(loop, 0, 0, 10, shared, store(4));
-        gloop::fs::mmap(loop, 99, 0, 10, PROT_READ, store(5));
+        gloop::fs::mmap(loop, -1, 0, 10, PROT_READ, store(5));
         gloop::fs::munmap(loop, results, store(6));
         gloop::fs::ftruncate(loop, 99, 0, store(7));
         gloop::fs::close(loop, 99, store(8));

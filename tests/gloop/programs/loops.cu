@@ -128,6 +128,11 @@ template <class Where> void all(gloop::HostLoop &host, unsigned long long *sums)
         });
     });
     tell("exit", sums);
+    /* After a launch that was not finished, and within bounds. */
+    host.launch<Where, gloop::Bounds<32, 4>>(dim3(nr_blocks, 600), 32, [=] __device__(DeviceLoop<Where> *loop) {
+        atomicAdd(&sums[loop->logicalBlockIdx().x], loop->logicalBlockIdx().y * 100ull + threadIdx.x);
+    });
+    tell("again", sums);
 }
 
 } // namespace

@@ -18,6 +18,12 @@ void launch_nothing(unsigned blocks, unsigned threads, std::size_t shared_bytes)
     host.launchWithSharedMemory(blocks, threads, shared_bytes, [=] __device__(Loop *) {});
 }
 
+void launch_beyond_bounds()
+{
+    gloop::HostLoop host;
+    host.launch<gloop::Shared, gloop::Bounds<64, 2>>(1, 96, [=] __device__(Loop *) {});
+}
+
 void post_33()
 {
     gloop::HostLoop host;
@@ -125,6 +131,7 @@ int main(int nr_arguments, char **arguments)
         {"threads", [] { launch_nothing(1, 1500, 0); }},
         {"shared", [] { launch_nothing(1, 32, 10 << 20); }},
         {"blocks", [] { launch_nothing(0, 32, 0); }},
+        {"bounds", launch_beyond_bounds},
         {"slots", post_33},
         {"own", post_much_per_thread},
         {"keep", keep_global},
