@@ -16,8 +16,7 @@ struct File {
     struct stat stat;
     bool look(int of)
     {
-        if (of >= 0 && of == fd) { return true; }
-        fd = ::fstat(of, &stat) == 0 ? of : -1;
+        if (of < 0 || of != fd) { fd = ::fstat(of, &stat) == 0 ? of : -1; }
         return fd >= 0;
     }
 };

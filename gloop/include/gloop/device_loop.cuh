@@ -16,12 +16,11 @@ namespace gloop::detail
 {
 template <class Where> class DeviceLoop;
 
-/* What all threads do next, in 16 bytes that are loaded at once: they call what a slot has, or without `run` it is a
- * kind, with a logical block, a slot or why they leave. */
+/* What all threads do next, loaded at once: they call what a slot has, or without `run` it is another kind. */
 enum class Kind : uint32_t { call, begin, collect, leave };
 template <class Loop> struct alignas(16) Step {
     Run<Loop> run;
-    uint64_t value; /* the slot, or the kind and above it the number */
+    uint64_t value; /* the slot; or the kind, and above it a slot or why they leave */
     static __device__ Step of(Kind kind, uint32_t number) { return {nullptr, uint64_t(number) << 32 | uint32_t(kind)}; }
     __device__ Kind kind() const { return Kind(uint32_t(value)); }
     __device__ uint32_t number() const { return uint32_t(value >> 32); }
@@ -107,9 +106,8 @@ template <class Where> class DeviceLoop
 
     __device__ uint3 logicalBlockIdx() const
     {
-        const uint3 grid = launch_->logical;
-        const uint32_t row = logical_ / grid.x;
-        return {logical_ % grid.x, row % grid.y, row / grid.y};
+        __builtin_assume(__isShared(this));
+        return block_;
     }
 
     __device__ uint3 logicalGridDim() const { return launch_->logical; }
@@ -208,7 +206,7 @@ template <class Where> class DeviceLoop
         return told;
     }
 
-    /* By the first thread, as all that follow but the last three. */
+    /* By the first thread, as all that follow but the last four. */
     __device__ bool is_time(unsigned nr_points)
     {
         const Watch watch = watch_;
@@ -224,6 +222,7 @@ template <class Where> class DeviceLoop
     __device__ bool look();
     __device__ void wait();
     __device__ bool take_answers();
+    __device__ void set_block();
     __device__ void collect(unsigned number);
     __device__ bool begin(const Launch &launch);
     __device__ void leave(Left left);
@@ -233,7 +232,7 @@ template <class Where> class DeviceLoop
     Watch watch_;
     const Launch *launch_;
     Context *context_;
-    uint32_t logical_;
+    uint3 block_;                                     /* logical, of what runs: the place's may be the next one */
     uint32_t told_;                                   /* in a callback, between two barriers */
     std::conditional_t<is_near, Slot[2], char> near_; /* or nothing */
 };

@@ -1,12 +1,9 @@
-/*
- * GLoop: event-driven kernels, after Suzuki et al., "GLoop: An Event-driven Runtime for Consolidating GPGPU
+/* GLoop: event-driven kernels, after Suzuki et al., "GLoop: An Event-driven Runtime for Consolidating GPGPU
  * Applications" (SoCC '17): nvcc -std=c++17 --extended-lambda -arch=sm_75 or newer, and docs/gloop.md.
- *
  * Here are files and TCP sockets, for callbacks. Each call is made by all threads of a block and returns at once;
  * `callback(loop, result)` comes later, with what the call of the host returned (a descriptor, a socket; of fstat the
  * file's size), or minus errno. Buffers lie in global memory, and belong to the call until its callback runs. What a
- * block asks before it has an answer may be done in any order. A name has at most 255 bytes.
- */
+ * block asks before it has an answer may be done in any order. A name has at most 255 bytes. */
 #pragma once
 
 #include "host_loop.cuh"

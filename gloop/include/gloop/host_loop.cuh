@@ -34,16 +34,16 @@ inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, siz
     const uint64_t nr_threads = uint64_t(threads.x) * threads.y * threads.z;
     const uint64_t most_threads = attribute_of(cudaDevAttrMaxThreadsPerBlock, device);
     if (nr_logical == 0 || nr_logical >> 31 || nr_threads == 0 || nr_threads > most_threads) {
-        refuse("a launch of ", nr_logical, " blocks of ", nr_threads, " threads: a block of this device has at most ",
-               most_threads, " threads");
+        throw Error::of("a launch of ", nr_logical, " blocks of ", nr_threads,
+                        " threads: a block of this device has at most ", most_threads, " threads");
     }
     cudaFuncAttributes of_kernel;
     check(cudaFuncGetAttributes(&of_kernel, kernel), "a kernel of event loops");
     const size_t all_shared = of_kernel.sharedSizeBytes + shared_bytes;
     const size_t most_shared = attribute_of(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (all_shared > most_shared) {
-        refuse(all_shared, " bytes of shared memory, ", of_kernel.sharedSizeBytes,
-               " of them the kernel's own: a block of this device has at most ", most_shared);
+        throw Error::of(all_shared, " bytes of shared memory, ", of_kernel.sharedSizeBytes,
+                        " of them the kernel's own: a block of this device has at most ", most_shared);
     }
     if (shared_bytes > size_t(of_kernel.maxDynamicSharedSizeBytes)) {
         check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
@@ -52,8 +52,9 @@ inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, siz
     int nr_each = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&nr_each, kernel, int(nr_threads), shared_bytes), "occupancy");
     if (nr_each == 0) {
-        refuse(nr_threads, " threads, ", of_kernel.numRegs, " registers each and ", all_shared, " bytes of shared ",
-               "memory do not fit: this kernel is for at most ", of_kernel.maxThreadsPerBlock, " threads");
+        throw Error::of(nr_threads, " threads, ", of_kernel.numRegs, " registers each and ", all_shared,
+                        " bytes of shared ", "memory do not fit: this kernel is for at most ",
+                        of_kernel.maxThreadsPerBlock, " threads");
     }
     const uint64_t nr_resident = uint64_t(nr_each) * attribute_of(cudaDevAttrMultiProcessorCount, device);
     return {unsigned(std::min(nr_logical, nr_resident)), all_shared};
@@ -118,8 +119,8 @@ class HostLoop
     void launchWithSharedMemory(dim3 blocks, dim3 threads, size_t bytes, const Entry &entry)
     {
         if (getpid() != process_) {
-            detail::refuse("a host loop of process ", process_, " does not work in its child ", getpid(),
-                           ": CUDA does not survive fork; make one there before CUDA is used here");
+            throw Error::of("a host loop of process ", process_, " does not work in its child ", getpid(),
+                            ": CUDA does not survive fork; make one there before CUDA is used here");
         }
         const auto kernel = &detail::event_loops<Where, Bound, Entry>;
         const detail::Fit fit = detail::fit_of(reinterpret_cast<const void *>(kernel), device_, blocks, threads, bytes);
@@ -142,7 +143,7 @@ class HostLoop
     { return {nr_kernels_, parts_->service.nr_requests(), parts_->service.nr_hits(), parts_->service.is_running()}; }
 
   private:
-    static constexpr unsigned look_us = 20, spin_us = 500;  /* for a kernel's end: to sleep costs 20 us, 4 % of that */
+    static constexpr unsigned look_us = 20, spin_us = 1000; /* for a kernel's end: to sleep costs 20 us */
     static constexpr size_t pages_bytes = 64 * 1024 * 1024; /* pinned, at most: of many blocks pages are smaller */
     detail::Launch prepare(const detail::Fit &fit, dim3 blocks, dim3 threads)
     {
@@ -151,22 +152,19 @@ class HostLoop
         launch.kept_bytes = (fit.shared_bytes + 7) / 8 * 8;
         launch.page_bytes = std::min(detail::page_bytes, pages_bytes / (2 * nr_blocks) / 4096 * 4096);
         launch.own_bytes = (options_.per_thread_bytes + 15) / 16 * 16;
-        const size_t nr_own = nr_blocks * detail::own_places * threads.x * threads.y * threads.z;
         detail::Parts &parts = *parts_;
         parts.contexts.make(launch.contexts, nr_blocks);
         parts.kept.make(launch.kept, nr_blocks * launch.kept_bytes);
-        parts.own.make(launch.own, nr_own * launch.own_bytes);
-        parts.states.make(launch.states, nr_blocks);
+        parts.own.make(launch.own,
+                       nr_blocks * detail::own_places * threads.x * threads.y * threads.z * launch.own_bytes);
         parts.lines.make(launch.lines, nr_slots);
         parts.names.make(launch.names, nr_slots * detail::name_bytes);
         parts.pages.make(launch.pages, nr_blocks * 2 * (launch.page_bytes + 16));
         if (parts.control.make(launch.control, 1) | parts.failure.make(launch.failure, 1) |
             parts.asked.make(launch.asked, nr_blocks) | parts.answers.make(launch.answers, nr_blocks) |
-            !parts.is_clean) {
+            parts.states.make(launch.states, nr_blocks) | !parts.is_clean) {
             clear(launch.control, sizeof(*launch.control));
-            for (auto *each : {&parts.failure, &parts.asked, &parts.answers}) {
-                std::memset(each->memory.get(), 0, each->bytes);
-            }
+            parts.failure.clear(), parts.asked.clear(), parts.answers.clear(), parts.states.clear();
         }
         parts.is_clean = false;
         launch.give_way = parts_->word.get();
@@ -189,8 +187,8 @@ class HostLoop
         if (result == cudaSuccess) { result = cudaEventSynchronize(parts_->ended); }
         parts_->service.set_running(false);
         const detail::Failure &failure = *launch.failure;
-        if (failure.is_set && failure.line) { detail::refuse(failure.text, ", ", failure.file, ":", failure.line); }
-        if (failure.is_set) { detail::refuse(failure.text); }
+        if (failure.is_set && failure.line) { throw Error::of(failure.text, ", ", failure.file, ":", failure.line); }
+        if (failure.is_set) { throw Error::of(failure.text); }
         detail::check(result, "a kernel");
         bool is_left = false, is_forced = false;
         for (const auto *state = launch.states; state < launch.states + nr_blocks; state++) {

@@ -11,7 +11,7 @@ inline void check(cudaError_t result, const std::string &what)
 {
     if (result != cudaSuccess) {
         cudaGetLastError(); /* so that the next call does not return it again, where it is not for good */
-        refuse(what, ": ", cudaGetErrorString(result));
+        throw Error::of(what, ": ", cudaGetErrorString(result));
     }
 }
 
@@ -38,14 +38,15 @@ struct Array {
     {
         const bool is_new = count * sizeof(Thing) > bytes;
         if (is_new) {
-            memory.reset();
-            bytes = 0;
+            memory = nullptr, bytes = 0;
             memory = make_memory(count * sizeof(Thing), is_pinned);
             bytes = count * sizeof(Thing);
         }
         things = reinterpret_cast<Thing *>(memory.get());
         return is_new;
     }
+
+    void clear() { std::memset(memory.get(), 0, bytes); }
 };
 
 class Copier

@@ -14,17 +14,13 @@ namespace gloop
 {
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
+    template <class... Parts> static Error of(const Parts &...parts)
+    {
+        std::ostringstream text;
+        ((text << "gloop: ") << ... << parts);
+        return Error(text.str());
+    }
 };
-
-namespace detail
-{
-template <class... Parts> [[noreturn]] void refuse(const Parts &...parts)
-{
-    std::ostringstream text;
-    ((text << "gloop: ") << ... << parts);
-    throw Error(text.str());
-}
-} // namespace detail
 
 struct Options {
     unsigned idle_us = 50;                      /* all blocks without work for so long end the kernel; 0: never */
@@ -53,7 +49,7 @@ struct Name {
     char text[detail::name_bytes];
     explicit Name(const std::string &name)
     {
-        if (name.size() >= sizeof(text)) { detail::refuse("a name of more than 255 bytes: ", name); }
+        if (name.size() >= sizeof(text)) { throw Error::of("a name of more than 255 bytes: ", name); }
         std::memcpy(text, name.c_str(), name.size() + 1);
     }
 };

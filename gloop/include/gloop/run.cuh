@@ -20,7 +20,7 @@ __device__ void DeviceLoop<Where>::run(const Launch &launch, const Entry &entry)
         if (step.run) {
             step.run(this, unsigned(step.value));
         } else if (step.kind() == Kind::begin) {
-            if (is_first) { logical_ = step.number(); }
+            if (is_first) { set_block(); }
             __syncthreads();
             entry(this);
         } else if (step.kind() == Kind::collect) {
@@ -80,6 +80,12 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::rar
     return Step<DeviceLoop>::of(Kind::leave, uint32_t(Left::finished));
 }
 
+template <class Where> __device__ void DeviceLoop<Where>::set_block()
+{
+    const uint32_t row = place_.logical / launch_->logical.x;
+    block_ = {place_.logical % launch_->logical.x, row % launch_->logical.y, row / launch_->logical.y};
+}
+
 /* By all threads. False where this block had finished before. */
 template <class Where> __device__ bool DeviceLoop<Where>::begin(const Launch &launch)
 {
@@ -88,17 +94,12 @@ template <class Where> __device__ bool DeviceLoop<Where>::begin(const Launch &la
     if (Thread::is_first()) {
         launch_ = &launch;
         context_ = context;
-        logical_ = context->place.logical;
         watch_ = {uint32_t(clock()), uint32_t(launch.look_cycles), launch.points, 0};
         place_ = {~0u, 0, 0, 0, 0, 0, 0, 0, (1u << own_places) - 1, no_logical, 0, 0};
-        if (launch.is_resumed) { place_ = context->place; }
+        if (launch.is_resumed) { place_ = context->place, set_block(); }
         atomicAdd(&launch.control->begun, 1);
     }
-    if (launch.is_resumed) {
-        __syncthreads();
-        move_kept(false);
-        __syncthreads();
-    }
+    if (launch.is_resumed) { move_kept(false); }
     return true;
 }
 
@@ -138,7 +139,7 @@ template <class Where> __device__ void DeviceLoop<Where>::leave(Left left)
     if (Thread::is_first()) {
         place_.is_finished = left == Left::finished;
         context_->place = place_;
-        launch_->states[blockIdx.x] = {left, place_.waiting};
+        if (!place_.is_finished || launch_->is_resumed) { launch_->states[blockIdx.x] = {left, place_.waiting}; }
         if (left != Left::finished) { atomicExch(&launch_->control->stop, 1); }
         atomicSub(&launch_->control->begun, 1);
     }
@@ -171,6 +172,7 @@ template <class Where> __device__ __noinline__ void DeviceLoop<Where>::move_kept
     const auto move = [=](void *far, void *near, size_t bytes) {
         copy_words(is_saved ? far : near, is_saved ? near : far, bytes);
     };
+    __syncthreads();
     if constexpr (is_near) { move(context_->slots, near_, sizeof(near_)); }
     uint64_t at = blockIdx.x * launch_->kept_bytes;
     for (uint32_t number = 0; number < place_.keeps; number++) {
@@ -178,5 +180,6 @@ template <class Where> __device__ __noinline__ void DeviceLoop<Where>::move_kept
         move(launch_->kept + at, __cvta_shared_to_generic(keep.offset), keep.bytes);
         at += keep.bytes;
     }
+    __syncthreads();
 }
 } // namespace gloop::detail

@@ -48,7 +48,8 @@ class Service
     /* Before the first kernel of a launch. */
     void begin(const Launch &launch, unsigned nr_blocks)
     {
-        const std::scoped_lock lock(looking_, mutex_);
+        const auto looking = stop_looking();
+        const std::lock_guard lock(mutex_);
         launch_ = launch;
         nr_blocks_ = nr_blocks;
         seen_.assign(nr_blocks, 0);
@@ -89,12 +90,12 @@ class Service
         bool was_running = false;
         prctl(PR_SET_TIMERSLACK, 1);
         while (!is_ending_) {
-            while (nr_knocking_) { std::this_thread::yield(); } /* whom a lock that is taken again at once keeps out */
+            while (nr_knocking_) { std::this_thread::yield(); }
             std::unique_lock looking(looking_);
             sockets_.look(); /* the bell is emptied first: whoever rings from now on ends the sleep below */
             const bool is_running = is_running_;
             const unsigned long long before = nr_requests_;
-            for (unsigned look = 0; look < 8; look++) { look_at_blocks(); } /* sockets want a call of the system */
+            for (unsigned look = 0; look < 8 && !nr_knocking_; look++) { look_at_blocks(); } /* sockets take longer */
             looking.unlock();
             if (nr_requests_ != before || (is_running && !was_running)) { last = Clock::now(); }
             was_running = is_running;
@@ -104,9 +105,17 @@ class Service
         }
     }
 
+    std::unique_lock<std::mutex> stop_looking()
+    {
+        std::unique_lock looking(looking_, std::defer_lock);
+        for (nr_knocking_++; !looking.try_lock();) { std::this_thread::yield(); }
+        nr_knocking_--;
+        return looking;
+    }
+
     void forget_blocks()
     {
-        const std::lock_guard looking(looking_);
+        const auto looking = stop_looking();
         nr_blocks_ = 0;
         sockets_.cancel_all();
     }
@@ -156,8 +165,8 @@ class Service
     {
         if (job.line.call == Call::connect && result < 0) {
             ::close(job.line.fd);
-        } else if (result >= 0 && (job.line.call == Call::accept || job.line.call == Call::connect)) {
-            remember(int(result), job.address());
+        } else if (job.line.call == Call::accept || job.line.call == Call::connect) {
+            remember(result, job.address());
         } else if (job.line.call == Call::receive && result > 0 && !job.line.page) {
             job.data.resize(result);
             return give_work(std::move(job));
@@ -205,7 +214,7 @@ class Service
         switch (line.call) {
         case Call::open:
             result = or_errno(::open(job.name.c_str(), line.flags | O_CLOEXEC, line.mode));
-            return answer(job, result < 0 ? result : remember(int(result), job.name));
+            return answer(job, remember(result, job.name));
         case Call::read:
             return answer(job, line.page ? read_all(line.fd, job.bytes(), line.bytes, line.offset)
                                          : read_to_device(copier, line.fd, line.address, line.bytes, line.offset));
@@ -243,7 +252,7 @@ class Service
         const bool is_listening = job.line.call == Call::bind;
         job.line.fd = socket_of(job.name, job.line.mode, is_listening);
         if (job.line.fd < 0 || is_listening) {
-            answer(job, job.line.fd < 0 ? job.line.fd : remember(job.line.fd, job.address()));
+            answer(job, remember(job.line.fd, job.address()));
         } else {
             serve_socket(std::move(job));
         }
@@ -251,9 +260,7 @@ class Service
 
     void serve_socket(Job &&job)
     {
-        nr_knocking_++;
-        const std::lock_guard looking(looking_);
-        nr_knocking_--;
+        const auto looking = stop_looking();
         sockets_.serve(std::move(job));
     }
 
@@ -291,10 +298,10 @@ class Service
         return false;
     }
 
-    int remember(int fd, const std::string &name)
+    int64_t remember(int64_t fd, const std::string &name)
     {
         const std::lock_guard lock(mutex_);
-        open_[fd] = name;
+        if (fd >= 0) { open_[int(fd)] = name; }
         return fd;
     }
 
@@ -315,7 +322,7 @@ class Service
     std::map<int, std::string> open_;
     std::string failure_;
     unsigned nr_busy_ = 0;
-    std::atomic<unsigned> nr_knocking_{0};
+    std::atomic<unsigned> nr_knocking_{0}; /* who want the first lock, which is taken again at once */
     std::atomic<bool> is_running_{false}, is_ending_{false};
     std::atomic<unsigned long long> nr_requests_{0};
     std::vector<std::thread> threads_;

@@ -57,7 +57,7 @@ class Sockets
         : answer_(std::move(answer)), epoll_(epoll_create1(EPOLL_CLOEXEC)),
           bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
     {
-        if (!is_watched(bell_, EPOLLIN)) { refuse("no epoll: ", std::strerror(errno)); }
+        if (!is_watched(bell_, EPOLLIN)) { throw Error::of("no epoll: ", std::strerror(errno)); }
     }
     ~Sockets()
     {

@@ -12,7 +12,7 @@
 
 namespace gloop
 {
-/* Where a kernel's event loops keep the two callbacks in use: 960 bytes of shared memory, or 128. */
+/* Where a kernel's event loops keep the two callbacks in use: 960 bytes of shared memory, or 144. */
 struct Shared;
 struct Global;
 
@@ -54,8 +54,8 @@ struct alignas(64) Answers {
     }
 };
 
-/* What a block tells the host when it leaves a kernel. `waiting`: slots whose answers it has not taken. */
-enum class Left : uint32_t { nothing, finished, ready, waiting, forced };
+/* What a block tells the host when it leaves, unless it has finished at once. `waiting`: for answers not yet taken. */
+enum class Left : uint32_t { finished, ready, waiting, forced };
 struct State {
     Left left;
     uint32_t waiting;

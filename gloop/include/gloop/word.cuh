@@ -26,7 +26,7 @@ inline std::shared_ptr<uint32_t> make_word()
     check(cudaMemset(pointer, 0, sizeof(uint32_t)), "the word to give way");
     const auto attach = reinterpret_cast<int (*)(unsigned long long)>(find_in_driver("fairgv_yield_attach"));
     const int result = attach ? attach(reinterpret_cast<unsigned long long>(pointer)) : 0;
-    if (result != 0) { refuse("fairgv_yield_attach returns error ", result); }
+    if (result != 0) { throw Error::of("fairgv_yield_attach returns error ", result); }
     return word;
 }
 
