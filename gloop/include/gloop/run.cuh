@@ -47,8 +47,7 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::nex
     const uint32_t number = lowest(later ? later : place.ready), bit = 1u << number;
     place_.free = place.free | place.running;
     place_.ready = place.ready & ~bit;
-    place_.running = bit;
-    place_.current = number;
+    place_.running = bit, place_.current = number;
     void *callback = number ? second : first;
     if (!is_near || number > 1) { callback = context_->slots[number].callback; }
     return {reinterpret_cast<Run<DeviceLoop>>(callback), number};
@@ -82,8 +81,11 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::rar
 
 template <class Where> __device__ void DeviceLoop<Where>::set_block()
 {
-    const uint32_t row = place_.logical / launch_->logical.x;
-    block_ = {place_.logical % launch_->logical.x, row % launch_->logical.y, row / launch_->logical.y};
+    const uint3 grid = launch_->logical;
+    block_ = {place_.logical, 0, 0};
+    if (place_.logical < grid.x) { return; }
+    const uint32_t row = place_.logical / grid.x;
+    block_ = {place_.logical % grid.x, row % grid.y, row / grid.y};
 }
 
 /* By all threads. False where this block had finished before. */
@@ -92,8 +94,7 @@ template <class Where> __device__ bool DeviceLoop<Where>::begin(const Launch &la
     Context *context = &launch.contexts[blockIdx.x];
     if (launch.is_resumed && context->place.is_finished) { return false; }
     if (Thread::is_first()) {
-        launch_ = &launch;
-        context_ = context;
+        launch_ = &launch, context_ = context;
         watch_ = {uint32_t(clock()), uint32_t(launch.look_cycles), launch.points, 0};
         place_ = {~0u, 0, 0, 0, 0, 0, 0, 0, (1u << own_places) - 1, no_logical, 0, 0};
         if (launch.is_resumed) { place_ = context->place, set_block(); }

@@ -92,7 +92,7 @@ class Service
         while (!is_ending_) {
             while (nr_knocking_) { std::this_thread::yield(); }
             std::unique_lock looking(looking_);
-            sockets_.look(); /* the bell is emptied first: whoever rings from now on ends the sleep below */
+            sockets_.look(); /* empties the bell, first: who rings from now on ends the sleep below */
             const bool is_running = is_running_;
             const unsigned long long before = nr_requests_;
             for (unsigned look = 0; look < 8 && !nr_knocking_; look++) { look_at_blocks(); } /* sockets take longer */
@@ -101,7 +101,7 @@ class Service
             was_running = is_running;
             const long waited_ns = std::chrono::nanoseconds(Clock::now() - last).count();
             const timespec nap = {0, std::min(waited_ns, longest_nap_ns_)}; /* longer when nobody has asked for long */
-            if (!is_running || waited_ns > 50 * 1000) { sockets_.sleep(is_running ? &nap : nullptr); }
+            if (!is_ending_ && (!is_running || waited_ns > 50 * 1000)) { sockets_.sleep(is_running ? &nap : nullptr); }
         }
     }
 
