@@ -13,12 +13,12 @@ __device__ inline uint64_t address_of(const void *pointer) { return reinterpret_
 __device__ inline void copy_bytes(uint64_t target, uint64_t source, size_t bytes)
 {
     const size_t head = min(size_t(-target % 16), bytes), quads = (bytes - head) / 16, step = Thread::count();
+    const auto *from = reinterpret_cast<const uint4 *>(source + head);
+    auto *to = reinterpret_cast<uint4 *>(target + head);
     for (size_t quad = Thread::rank(); quad < quads; quad += 2 * step) {
-        const size_t first = head + 16 * quad, second = quad + step < quads ? first + 16 * step : first;
-        const uint4 loaded[] = {__ldcv(reinterpret_cast<const uint4 *>(source + first)),
-                                __ldcv(reinterpret_cast<const uint4 *>(source + second))};
-        *reinterpret_cast<uint4 *>(target + first) = loaded[0];
-        *reinterpret_cast<uint4 *>(target + second) = loaded[1];
+        const size_t second = quad + step < quads ? quad + step : quad;
+        const uint4 loaded[] = {__ldcv(from + quad), __ldcv(from + second)};
+        to[quad] = loaded[0], to[second] = loaded[1];
     }
 #pragma unroll 1
     for (size_t byte = Thread::rank(); byte < bytes - 16 * quads; byte += step) {

@@ -59,11 +59,7 @@ class Sockets
     {
         if (!is_watched(bell_, EPOLLIN)) { throw Error::of("no epoll: ", std::strerror(errno)); }
     }
-    ~Sockets()
-    {
-        ::close(epoll_);
-        ::close(bell_);
-    }
+    ~Sockets() { ::close(epoll_), ::close(bell_); }
 
     /* Ends `sleep`. By any thread. */
     void ring() const { eventfd_write(bell_, 1); }
