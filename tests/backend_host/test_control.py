@@ -227,8 +227,8 @@ def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: Con
     assert not one.has_newcomer(0, 0), "who waited when the turn began is no newcomer"
 
 
-def test_who_was_withdrawn_for_a_turn_is_no_newcomer_to_it(control: ControlPage) -> None:
-    """Its worker looked at the clock before the grant came, and had no CPU until afterwards."""
+def handed_over(control: ControlPage) -> tuple[Player, Player, int]:
+    """The first one has just left, and stands before the second, which has the grant and has not entered yet; a moment before that."""
     one, two = (Player(control, control.vgpu_take()) for _ in range(2))
     for vgpu, standing in ((0, 10.0), (1, 100.0)):
         control.set_standing(vgpu, standing, 1.0, charged_ns=0)
@@ -236,6 +236,12 @@ def test_who_was_withdrawn_for_a_turn_is_no_newcomer_to_it(control: ControlPage)
     assert one.enter(before_ns)
     assert not two.enter(before_ns)
     one.leave(before_ns)
+    return one, two, before_ns
+
+
+def test_who_was_withdrawn_for_a_turn_is_no_newcomer_to_it(control: ControlPage) -> None:
+    """Its worker looked at the clock before the grant came, and had no CPU until afterwards."""
+    one, two, before_ns = handed_over(control)
     assert two.enter(before_ns)
     since_ns = control.holder().since_ns
     assert not lib.fgw_grant_reenter(one.grantee, since_ns, since_ns)
@@ -244,13 +250,7 @@ def test_who_was_withdrawn_for_a_turn_is_no_newcomer_to_it(control: ControlPage)
 
 def test_who_comes_between_the_grant_and_its_use_is_a_newcomer(control: ControlPage) -> None:
     """The holder's worker has to wake up first."""
-    one, two = (Player(control, control.vgpu_take()) for _ in range(2))
-    for vgpu, standing in ((0, 10.0), (1, 100.0)):
-        control.set_standing(vgpu, standing, 1.0, charged_ns=0)
-    before_ns = time.monotonic_ns()
-    assert one.enter(before_ns)
-    assert not two.enter(before_ns)
-    one.leave(before_ns)
+    one, two, _ = handed_over(control)
     came_ns = control.holder().since_ns
     assert not one.enter(came_ns + 1000)
     assert two.enter(came_ns + 5000)

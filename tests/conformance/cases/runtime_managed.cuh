@@ -2,6 +2,8 @@
 #ifndef CONFORMANCE_RUNTIME_MANAGED_CUH
 #define CONFORMANCE_RUNTIME_MANAGED_CUH
 
+#include <vector>
+
 #include "runtime.cuh"
 
 static const size_t NR = 300000;
@@ -33,6 +35,28 @@ static void add_and_wait(unsigned int *values, size_t nr, unsigned int what)
 {
     LAUNCH(add<<<32, 128>>>(values, nr, what));
     DO(cudaDeviceSynchronize());
+}
+
+/* Ends the capture, which copies `values` to `host`, and launches it three times, each with what `before` does ahead.
+ */
+template <class Before>
+static void launch_captured(cudaStream_t stream, unsigned int *values, const std::vector<unsigned int> &host,
+                            const Before &before)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    DO(cudaStreamEndCapture(stream, &graph));
+    DO(cudaGraphInstantiate(&exec, graph, 0));
+    for (int round = 0; round < 3; round++) {
+        before(round);
+        values[round] += 100;
+        DO(cudaGraphLaunch(exec, stream));
+        DO(cudaStreamSynchronize(stream));
+        say_number("on the host", sum(host.data(), host.size()));
+        say_number("managed", sum(values, NR));
+    }
+    DO(cudaGraphExecDestroy(exec));
+    DO(cudaGraphDestroy(graph));
 }
 
 #endif

@@ -229,8 +229,6 @@ CASE(managed_host_function_answers)
 CASE(managed_host_graph)
 {
     cudaStream_t stream;
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
     unsigned int *values = managed(NR), *device = device_words(NR, 10);
     std::vector<unsigned int> host(NR);
     DO(cudaStreamCreate(&stream));
@@ -239,22 +237,13 @@ CASE(managed_host_graph)
     DO(cudaMemsetAsync(values + 10, 0, 400, stream));
     DO(cudaMemcpyAsync(values + 1000, device, 4000, cudaMemcpyDefault, stream));
     DO(cudaMemcpyAsync(host.data(), values, NR * 4, cudaMemcpyDeviceToHost, stream));
-    DO(cudaStreamEndCapture(stream, &graph));
-    DO(cudaGraphInstantiate(&exec, graph, 0));
-    for (int round = 0; round < 3; round++) {
+    launch_captured(stream, values, host, [=](int round) {
         if (round == 1) {
             prefer_host(values, NR * 4);
         } else if (round == 2) {
             prefer_nothing(values, NR * 4);
         }
-        values[round] += 100;
-        DO(cudaGraphLaunch(exec, stream));
-        DO(cudaStreamSynchronize(stream));
-        say_number("on the host", sum(host.data(), NR));
-        say_number("managed", sum(values, NR));
-    }
-    DO(cudaGraphExecDestroy(exec));
-    DO(cudaGraphDestroy(graph));
+    });
     DO(cudaStreamDestroy(stream));
 }
 

@@ -77,8 +77,6 @@ CASE(managed_host_function)
 CASE(managed_graph)
 {
     cudaStream_t stream;
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
     unsigned int *values = managed(NR);
     std::vector<unsigned int> host(NR);
     DO(cudaStreamCreate(&stream));
@@ -87,17 +85,7 @@ CASE(managed_graph)
     LAUNCH(add<<<32, 128, 0, stream>>>(values, NR, 1));
     DO(cudaMemcpyAsync(host.data(), values, NR * 4, cudaMemcpyDeviceToHost, stream));
     values[6] = 60;
-    DO(cudaStreamEndCapture(stream, &graph));
-    DO(cudaGraphInstantiate(&exec, graph, 0));
-    for (int round = 0; round < 3; round++) {
-        values[round] += 100;
-        DO(cudaGraphLaunch(exec, stream));
-        DO(cudaStreamSynchronize(stream));
-        say_number("on the host", sum(host.data(), NR));
-        say_number("managed", sum(values, NR));
-    }
-    DO(cudaGraphExecDestroy(exec));
-    DO(cudaGraphDestroy(graph));
+    launch_captured(stream, values, host, [](int) {});
     DO(cudaStreamDestroy(stream));
 }
 
