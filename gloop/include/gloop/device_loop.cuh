@@ -106,8 +106,9 @@ template <class Where> class DeviceLoop
 
     __device__ uint3 logicalBlockIdx() const
     {
-        __builtin_assume(__isShared(this));
-        return block_;
+        const uint3 grid = launch_->logical;
+        const uint32_t row = logical_ / grid.x;
+        return {logical_ % grid.x, row % grid.y, row / grid.y};
     }
 
     __device__ uint3 logicalGridDim() const { return launch_->logical; }
@@ -205,7 +206,7 @@ template <class Where> class DeviceLoop
         return told;
     }
 
-    /* By the first thread, as all that follow but the last four. */
+    /* By the first thread, as all that follow but the last three. */
     __device__ bool is_time(unsigned nr_points)
     {
         const Watch watch = watch_;
@@ -221,7 +222,6 @@ template <class Where> class DeviceLoop
     __device__ bool look();
     __device__ void wait();
     __device__ bool take_answers();
-    __device__ void set_block();
     __device__ void collect(unsigned number);
     __device__ bool begin(const Launch &launch);
     __device__ void leave(Left left);
@@ -231,7 +231,7 @@ template <class Where> class DeviceLoop
     Watch watch_;
     const Launch *launch_;
     Context *context_;
-    uint3 block_;                                     /* logical, of what runs: the place's may be the next one */
+    uint32_t logical_;
     uint32_t told_;                                   /* in a callback, between two barriers */
     std::conditional_t<is_near, Slot[2], char> near_; /* or nothing */
 };

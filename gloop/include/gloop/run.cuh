@@ -20,7 +20,7 @@ __device__ void DeviceLoop<Where>::run(const Launch &launch, const Entry &entry)
         if (step.run) {
             step.run(this, unsigned(step.value));
         } else if (step.kind() == Kind::begin) {
-            if (is_first) { set_block(); }
+            if (is_first) { logical_ = step.number(); }
             __syncthreads();
             entry(this);
         } else if (step.kind() == Kind::collect) {
@@ -79,15 +79,6 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::rar
     return Step<DeviceLoop>::of(Kind::leave, uint32_t(Left::finished));
 }
 
-template <class Where> __device__ void DeviceLoop<Where>::set_block()
-{
-    const uint3 grid = launch_->logical;
-    block_ = {place_.logical, 0, 0};
-    if (place_.logical < grid.x) { return; }
-    const uint32_t row = place_.logical / grid.x;
-    block_ = {place_.logical % grid.x, row % grid.y, row / grid.y};
-}
-
 /* By all threads. False where this block had finished before. */
 template <class Where> __device__ bool DeviceLoop<Where>::begin(const Launch &launch)
 {
@@ -97,10 +88,14 @@ template <class Where> __device__ bool DeviceLoop<Where>::begin(const Launch &la
         launch_ = &launch, context_ = context;
         watch_ = {uint32_t(clock()), uint32_t(launch.look_cycles), launch.points, 0};
         place_ = {~0u, 0, 0, 0, 0, 0, 0, 0, (1u << own_places) - 1, no_logical, 0, 0};
-        if (launch.is_resumed) { place_ = context->place, set_block(); }
+        if (launch.is_resumed) { place_ = context->place, logical_ = context->place.logical; }
         atomicAdd(&launch.control->begun, 1);
     }
-    if (launch.is_resumed) { move_kept(false); }
+    if (launch.is_resumed) {
+        __syncthreads();
+        move_kept(false);
+        __syncthreads();
+    }
     return true;
 }
 
@@ -173,7 +168,6 @@ template <class Where> __device__ __noinline__ void DeviceLoop<Where>::move_kept
     const auto move = [=](void *far, void *near, size_t bytes) {
         copy_words(is_saved ? far : near, is_saved ? near : far, bytes);
     };
-    __syncthreads();
     if constexpr (is_near) { move(context_->slots, near_, sizeof(near_)); }
     uint64_t at = blockIdx.x * launch_->kept_bytes;
     for (uint32_t number = 0; number < place_.keeps; number++) {
@@ -181,6 +175,5 @@ template <class Where> __device__ __noinline__ void DeviceLoop<Where>::move_kept
         move(launch_->kept + at, __cvta_shared_to_generic(keep.offset), keep.bytes);
         at += keep.bytes;
     }
-    __syncthreads();
 }
 } // namespace gloop::detail

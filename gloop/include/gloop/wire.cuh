@@ -12,7 +12,7 @@
 
 namespace gloop
 {
-/* Where a kernel's event loops keep the two callbacks in use: 960 bytes of shared memory, or 144. */
+/* Where a kernel's event loops keep the two callbacks in use: 960 bytes of shared memory, or 128. */
 struct Shared;
 struct Global;
 
