@@ -90,11 +90,19 @@ class Scene:
         return {vgpu["name"]: vgpu for vgpu in self.ask("status")["vgpus"]}
 
     def await_vgpu(self, name: str, **wanted: object) -> None:
+        seen: dict[str, Any] = {}
+
         def is_so() -> bool:
-            vgpu = self.vgpus().get(name, {})
+            seen.clear()
+            seen.update(self.vgpus())
+            vgpu = seen.get(name, {})
             return bool(vgpu) and all(vgpu[key] == value for key, value in wanted.items())
 
-        wait_until(is_so, f"{name} is served with {wanted}")
+        try:
+            wait_until(is_so, f"{name} is served with {wanted}")
+        except AssertionError as error:
+            there = {each: {key: vgpu[key] for key in wanted} for each, vgpu in seen.items()}
+            raise AssertionError(f"{error}; there are {there}") from None
 
     def boot(self) -> None:
         self.guest.start()

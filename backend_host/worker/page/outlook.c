@@ -217,20 +217,10 @@ bool fgw_outlook_next_stays(struct fgw_outlook *outlook)
     return next_in(outlook)->stays;
 }
 
-/* When the grant came, or this slice of it, or when the turn was entered: what was first. A worker enters only once it
- * is awake, and who began to wait meanwhile was not there when the next one was chosen. */
-static uint64_t began_ns(const struct fgw_outlook *outlook)
-{
-    const struct fgw_grantee *grantee = outlook->grantee;
-    const uint64_t word = atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed);
-    const uint64_t came_ns = outlook->now_ns - fgw_grant_elapsed_ns(grantee->control, word, outlook->now_ns);
-    return came_ns < grantee->turn_since_ns ? came_ns : grantee->turn_since_ns;
-}
-
 bool fgw_outlook_has_newcomer(struct fgw_outlook *outlook, uint64_t late_ns, uint64_t owed_ns)
 {
     const struct fgw_next *next = next_in(outlook);
-    return next->is_there && next->since_ns > began_ns(outlook) + late_ns &&
+    return next->is_there && next->since_ns > outlook->grantee->turn_since_ns + late_ns &&
            next->standing + next->standing_per_ns * (double)owed_ns < next->own_standing;
 }
 

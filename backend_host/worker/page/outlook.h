@@ -112,7 +112,7 @@ struct fgw_outlook fgw_outlook_take(const struct fgw_grantee *grantee, uint64_t 
 bool fgw_outlook_is_first(struct fgw_outlook *outlook);
 /* It is true when the next one, by its last turn, will use most of its slice. */
 bool fgw_outlook_next_stays(struct fgw_outlook *outlook);
-/* It is true when the next one did not wait yet when this vGPU's turn was `late_ns` old, and stands before its own,
+/* It is true when the next one did not wait yet when this worker's turn was `late_ns` old, and stands before its own,
  * even if it had been charged for `owed_ns` more. */
 bool fgw_outlook_has_newcomer(struct fgw_outlook *outlook, uint64_t late_ns, uint64_t owed_ns);
 /* It is true when the next one is urgent, this worker's vGPU is not, and the two may not use the device together. */
