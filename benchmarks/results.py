@@ -67,6 +67,7 @@ TITLES = {
     "oversubscription": "More memory than the device has",
     "migration": "Programs that move to another GPU",
     "balancing": "Several GPUs",
+    "arrivals": "Programs that arrive and end",
     "energy": "Energy",
     "gloop": "Event-driven kernels",
     "space": "Sharing in space",

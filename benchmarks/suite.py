@@ -108,8 +108,11 @@ SUITES: Mapping[str, Suite] = {
         Entry("balancing", "balancing --orders 5 --arrivals 5", 1.0),
         Entry("energy", "energy --orders 2", 3.5),
     )),
+    "dcuda-2": Suite(9.3, (
+        Entry("arrivals", "arrivals --part 0.4 --interval 3.75", 9.0),
+    )),
 }  # fmt: skip
-"""The words of `fairgv-bench`: quick for two cores without a GPU, dcuda for two GPUs, the others, one after the other, for one."""
+"""The words of `fairgv-bench`: quick for two cores without a GPU, dcuda and dcuda-2 for two GPUs, the others, one after the other, for one."""
 
 
 def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:

@@ -6,6 +6,7 @@ from benchmarks.experiment import Experiment
 from benchmarks.experiments.accounting import Accounting
 from benchmarks.experiments.adapter import Adapter
 from benchmarks.experiments.allocation import Allocation
+from benchmarks.experiments.arrivals import Arrivals
 from benchmarks.experiments.balancing import Balancing
 from benchmarks.experiments.bursts import Bursts
 from benchmarks.experiments.clients import Clients
@@ -41,6 +42,7 @@ _ALL: tuple[Experiment, ...] = (
     Oversubscription(),
     Migration(),
     Balancing(),
+    Arrivals(),
     Energy(),
     GLoop(),
     Space(),

@@ -62,6 +62,18 @@ class ProcessRunning:
             self._child.stdin.write(f"{line}\n")
             self._child.stdin.flush()
 
+    def has_said(self) -> bool:
+        """Tells whether a line can be read without waiting, or the end of its output. Lines that come together may be told as one."""
+        assert self._child.stdout is not None
+        return bool(select.select([self._child.stdout], [], [], 0)[0])
+
+    def end_input(self) -> None:
+        """Nothing more is told to it."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._child.stdin.close()
+        self._child.stdin = None
+
     def finish(self, limit_s: float) -> Finished:
         """See `Running`."""
         try:
@@ -144,7 +156,8 @@ class ProcessSession:
         self._names = list(entitlements)
         for name, entitlement in entitlements.items():
             holder = stack.enter_context(Connection(config.socket_path))
-            opened = holder.ask("open", name=name, memory_bytes=0, region_bytes=config.region_bytes, **entitlement)
+            asked = {"memory_bytes": 0, "region_bytes": config.region_bytes, **entitlement}
+            opened = holder.ask("open", name=name, **asked)
             os.close(opened["fd"])
 
     def start(
