@@ -38,9 +38,8 @@ static void split_round(void)
 static void launch_on_gloop(void)
 {
     struct lavamd_space device = space.device;
-    port_host().launch<gloop::Shared, gloop::Bounds<LAVAMD_THREADS, 16>>(
-        device.nr_boxes, LAVAMD_THREADS,
-        [=] __device__(gloop::DeviceLoop<> *loop) { lavamd_block(device, loop->logicalBlockIdx().x); });
+    port_host().launch(device.nr_boxes, LAVAMD_THREADS,
+                       [=] __device__(gloop::DeviceLoop<> *loop) { lavamd_block(device, loop->logicalBlockIdx().x); });
 }
 
 static void gloop_round(void)
