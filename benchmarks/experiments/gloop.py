@@ -84,10 +84,12 @@ class GLoop(ExperimentInParts):
             "gloop_eight": ("", ["instances/throttle/8/time over alone"]),
             "gloop_eight_grep": ("", ["instances/grep/8/time over alone"]),
             "gloop_deviation": ("", ["instances/deviation"]),
-            "gloop_preemption": ("2 programs", ["preemption/2/gain"]),
         }
         found = []
         for name, (detail, labels) in wanted.items():
             if values := [figures[label] for label in labels if label in figures]:
                 found.append(Finding(name, detail, max(values)))
-        return found
+        gains = {nr: figures.get(f"preemption/{nr}/gain") for nr in range(2, 7)}
+        return found + [
+            Finding("gloop_preemption", f"{nr} programs", each) for nr, each in gains.items() if each is not None
+        ]

@@ -123,6 +123,16 @@ def test_findings_stand_beside_the_paper_s() -> None:
     assert "gloop_images" not in found
 
 
+def test_what_preemption_costs_is_told_of_each_number_of_programs() -> None:
+    three = [
+        instances(many.PREEMPTION, "lavaMD", way, system, [done] * 3)
+        for way, system, done in (("plain", "native", 1.0), ("gloop", "fair", 0.9))
+    ]
+    found = EXPERIMENT.findings({**HEAD, "records": [*RECORDS, *three]})
+    told = {each.detail: each.ours for each in found if each.name == "gloop_preemption"}
+    assert told == {"2 programs": pytest.approx(0.1), "3 programs": pytest.approx(-0.1)}
+
+
 def test_kernels_that_gave_way_are_counted_by_bounds() -> None:
     counts = {"100000": 9, "50000": 90, "more": 1}
     assert shares.bound_us(counts, 50) == 50
