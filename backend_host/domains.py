@@ -34,6 +34,8 @@ _ENDS = (DomainEvent.STOPPED, DomainEvent.CRASHED, DomainEvent.RESET)
 _MOVES = (DomainEvent.STARTED, DomainEvent.RESUMED, DomainEvent.STOPPED, DomainEvent.CRASHED)
 """Whatever the domain did, it is not paused any more."""
 _OFF = -1
+_AGAIN_S = 2.0
+"""After a look that failed."""
 
 log = logging.getLogger("fairgv.domains")
 
@@ -94,6 +96,8 @@ class Domains:
         self._remembered: set[str] = set()
         """UUIDs of an earlier daemon's domains that are not served yet: kept until they are, or are gone."""
         self._troubles: dict[str, str] = {}
+        self._unseen_for = ""
+        """Why the last look at them failed; empty: it did not."""
         self._to_look_at: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._is_stopping = False
         self._thread: threading.Thread | None = None
@@ -114,8 +118,8 @@ class Domains:
             log.error("the domains attached before are not served: %s", trouble)
         elif trouble:
             log.info("no domains are served: %s", trouble)
-        else:
-            self._look(None)
+        elif not self._look(None):
+            self._to_look_at.put(None)
 
     def attach(self, name: str, changes: Changes, region_bytes: int, has_doorbell: bool) -> Message:
         """Gives the domain a vGPU, with these instead of what it would have unsaid; the answer's `text` is for the operator. Raises VmError,
@@ -222,22 +226,28 @@ class Domains:
             self._to_look_at.put(uuid)
 
     def _run(self) -> None:
+        unseen: set[str | None] = set()
         while True:
-            wanted = {self._to_look_at.get()}
+            with contextlib.suppress(queue.Empty):
+                unseen.add(self._to_look_at.get(timeout=_AGAIN_S if unseen else None))
             while not self._to_look_at.empty():
-                wanted.add(self._to_look_at.get())
+                unseen.add(self._to_look_at.get())
             if self._is_stopping:
                 return
-            self._look(None if None in wanted else {uuid for uuid in wanted if uuid is not None})
+            if self._look(None if None in unseen else {uuid for uuid in unseen if uuid is not None}):
+                unseen.clear()
 
-    def _look(self, uuids: set[str] | None) -> None:
-        """At the domains of these UUIDs, None for all that are there or were."""
+    def _look(self, uuids: set[str] | None) -> bool:
+        """At the domains of these UUIDs, None for all that are there or were. False: libvirt did not say, and nothing has changed."""
         with self._lock:
             try:
                 sights = {sight.uuid: sight for sight in look_at_all(self._uri, self._unsaid)}
             except FairGVError as error:
-                log.warning("cannot look at domains: %s", error)  # looked at again when libvirt is back
-                return
+                if self._unseen_for != str(error):
+                    log.warning("cannot look at domains, and tries again: %s", error)
+                self._unseen_for = str(error)
+                return False
+            self._unseen_for = ""
             is_all = uuids is None
             if uuids is None:
                 uuids = {*sights, *self._served, *self._remembered}
@@ -253,6 +263,7 @@ class Domains:
             for served in self._served.values():
                 self._vgpus.note_run(served.name, served.run_id)
             self._write()
+            return True
 
     def _reconcile(self, uuid: str, sight: Sight | None) -> None:
         """Makes the vGPU what the definition says, with the lock held."""

@@ -17,7 +17,7 @@ nobody.
 import contextlib
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -211,18 +211,29 @@ class Sight:
 
 def look_at_all(connection_uri: str, unsaid: Entitlement = PLAIN) -> list[Sight]:
     """All domains of the instance, by name. What a definition leaves out of the entitlement is as in `unsaid`. Raises VmError."""
-    libvirt = load_libvirt()
     with connected(connection_uri) as connection:
         found: list[tuple[Any, DomainXml]] = []
         for domain in connection.listAllDomains():
-            with contextlib.suppress(libvirt.libvirtError):  # gone meanwhile
+            with _unless_gone():
                 found.append((domain, _lasting_definition(domain)))
         names = Counter(name for _, definition in found for name in definition.shm_names())
         sights = []
         for domain, definition in found:
-            with contextlib.suppress(libvirt.libvirtError):
+            with _unless_gone():
                 sights.append(_sight(connection, domain, definition, names, unsaid))
         return sorted(sights, key=lambda sight: sight.name)
+
+
+@contextlib.contextmanager
+def _unless_gone() -> Iterator[None]:
+    """A domain that is gone meanwhile, or is not for us to see, is none. Of another error nobody may think so: a libvirtd that ends now would
+    end vGPUs."""
+    libvirt = load_libvirt()
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_ACCESS_DENIED):
+            raise
 
 
 def _sight(connection: Any, domain: Any, definition: DomainXml, names: Counter[str], unsaid: Entitlement) -> Sight:

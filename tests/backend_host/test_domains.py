@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from backend_host.statistics import VGpuStatistics
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.domain import Attachment, Sight
 from backend_host.vm.doorbell import Doorbells
+from backend_host.vm.errors import VmError
 from backend_host.vm.region_file import RegionOwner, remove_region_file
 from ivshmem.region import survive_cuts
+from tests.end_to_end.host import wait_until
 
 NR_GPUS = 2
 REGION_BYTES = 16 << 20
@@ -120,3 +123,33 @@ def test_a_region_that_was_cut_short_is_another_at_the_next_start(played: Played
     assert played.vgpu(PLAIN, run_id=6).region_bytes == REGION_BYTES
     assert played.registry.cut_short() == frozenset()
     assert path.stat().st_size == REGION_BYTES
+
+
+def test_a_look_that_failed_is_made_again(
+    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody calls for one when libvirt, which was there all the time, did not answer once. Meanwhile nothing changes."""
+    before = played.vgpu(PLAIN, run_id=5)
+    played.sights = [dataclasses.replace(sight, name="renamed") for sight in played.sights]
+    looks: list[str] = []
+
+    def look_at_all(_uri: str, _unsaid: Entitlement) -> list[Sight]:
+        looks.append(played.registry.statistics()[0].name)
+        if len(looks) < 3:
+            raise VmError("it is busy")
+        return played.sights
+
+    monkeypatch.setattr(domains, "look_at_all", look_at_all)
+    monkeypatch.setattr(domains, "_AGAIN_S", 0.01)
+    thread = threading.Thread(target=played.domains._run)
+    thread.start()
+    try:
+        played.domains._to_look_at.put("uuid")
+        wait_until(lambda: played.registry.statistics()[0].name == "renamed", "it was looked at again")
+    finally:
+        played.domains._is_stopping = True
+        played.domains._to_look_at.put(None)
+        thread.join()
+    assert looks == [before.name] * 3
+    assert caplog.text.count("cannot look at domains, and tries again: it is busy") == 1
+    assert played.domains._unseen_for == ""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.entitlement import PLAIN, Entitlement, EntitlementError
+from backend_host.vm import domain
 from backend_host.vm.accelerator import AcceleratorChoice
 from backend_host.vm.connection import load_libvirt
 from backend_host.vm.domain import Attachment, attach, change, detach, look_at_all
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.vm
 REGION_BYTES = 64 << 20
 BOOT_LIMIT_S = 120
 EVENT_LIMIT_S = 60
+BRIEF = "<domain type='qemu'><name>brief</name><memory>65536</memory><os><type>hvm</type></os></domain>"
 Event = tuple[str, str, DomainEvent]
 
 
@@ -262,6 +264,32 @@ def test_no_connection(tmp_path: Path) -> None:
         attached_domains("qemu+ssh://elsewhere/system")
     with pytest.raises(VmError, match="is not QEMU"):
         attached_domains("test:///default")
+
+
+@pytest.mark.parametrize("step", ["_lasting_definition", "_sight"])
+def test_a_libvirtd_that_ends_in_a_look_has_said_nothing(
+    instance: PrivateLibvirt, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """No domain is taken for gone then: its vGPU would go, and its region's file with it."""
+    libvirt = load_libvirt()
+    with contextlib.closing(libvirt.open(instance.uri)) as connection:
+        connection.defineXML(BRIEF)
+    before = look_at_all(instance.uri)
+    assert "brief" in [sight.name for sight in before]
+    with contextlib.ExitStack() as away, monkeypatch.context() as patch:
+        original = getattr(domain, step)
+
+        def end_first(*arguments: object) -> object:
+            patch.setattr(domain, step, original)
+            away.enter_context(instance.without_libvirtd())
+            return original(*arguments)
+
+        patch.setattr(domain, step, end_first)
+        with pytest.raises(VmError, match="libvirt"):
+            look_at_all(instance.uri)
+    assert look_at_all(instance.uri) == before
+    with contextlib.closing(libvirt.open(instance.uri)) as connection:
+        connection.lookupByName("brief").undefine()
 
 
 @pytest.mark.parametrize("is_libvirtd_alive", [True, False])
