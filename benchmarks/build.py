@@ -57,7 +57,9 @@ def _commands(name: str, nvcc: Nvcc, output: Path) -> list[list[str]]:
 
 def _sources(name: str) -> list[Path]:
     own = [SOURCES / f"{name}{end}" for end in (".cu", ".cuh", "_space.cuh", "_loops.c", ".h")]
-    shared = [SOURCES / part for part in ("check.h", "common.c", "common.h", "requests.h", "stretch.h")]
+    shared = [
+        SOURCES / part for part in ("check.h", "common.c", "common.h", "device_clock.cuh", "requests.h", "stretch.h")
+    ]
     return [path for path in [*own, *shared] if path.exists()]
 
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "device_clock.cuh"
 
 static const int tile = 16;
 
@@ -45,15 +46,6 @@ __global__ void multiply(float *c, const float *a, const float *b, size_t n)
         __syncthreads();
     }
     c[row * n + column] = sum;
-}
-
-__global__ void spin(unsigned long long ns)
-{
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - start < ns);
 }
 
 __global__ void nothing() {}

@@ -16,18 +16,10 @@
 #include <vector>
 
 #include "check.h"
+#include "device_clock.cuh"
 #include "stretch.h"
 
 static const size_t piece_bytes = (size_t)1 << 30;
-
-__global__ void spin(unsigned long long ns)
-{
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - start < ns);
-}
 
 static void say(const char *word)
 {
