@@ -153,7 +153,7 @@ def run(house: House, duration_s: float, soak: Soak, dice: random.Random, into: 
             if not guest.has_ended():
                 time.sleep(0.05)
                 continue
-            ended = guest.end(0)
+            ended = guest.end(LIMIT_S)  # it has; what it said may still have to be read
             soak.endings[ended.ending.value] += 1
             if ended.ending is not Ending.PASSED:
                 soak.findings.append(f"{guest.vgpu}: {ended.said}")
