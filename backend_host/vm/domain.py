@@ -213,27 +213,32 @@ def look_at_all(connection_uri: str, unsaid: Entitlement = PLAIN) -> list[Sight]
     """All domains of the instance, by name. What a definition leaves out of the entitlement is as in `unsaid`. Raises VmError."""
     with connected(connection_uri) as connection:
         found: list[tuple[Any, DomainXml]] = []
+        sights: list[Sight] = []
         for domain in connection.listAllDomains():
-            with _unless_gone():
+            with _or_unknown(connection, domain, sights):
                 found.append((domain, _lasting_definition(domain)))
         names = Counter(name for _, definition in found for name in definition.shm_names())
-        sights = []
         for domain, definition in found:
-            with _unless_gone():
+            with _or_unknown(connection, domain, sights):
                 sights.append(_sight(connection, domain, definition, names, unsaid))
         return sorted(sights, key=lambda sight: sight.name)
 
 
 @contextlib.contextmanager
-def _unless_gone() -> Iterator[None]:
-    """A domain that is gone meanwhile, or is not for us to see, is none. Of another error nobody may think so: a libvirtd that ends now would
-    end vGPUs."""
+def _or_unknown(connection: Any, domain: Any, sights: list[Sight]) -> Iterator[None]:
+    """A domain that is gone meanwhile, or is not for us to see, is none. One that libvirt does not tell of for another reason keeps what it
+    has. A libvirtd that ends now says nothing of any: else its end would end vGPUs."""
     libvirt = load_libvirt()
     try:
         yield
     except libvirt.libvirtError as error:
-        if error.get_error_code() not in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_ACCESS_DENIED):
+        if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_ACCESS_DENIED):
+            return
+        if not connection.isAlive():
             raise
+        name, why = domain.name(), error.get_error_message()
+        trouble = f"libvirt does not tell what domain {name} has: {why}"
+        sights.append(Sight(domain.UUIDString(), name, True, True, None, trouble))
 
 
 def _sight(connection: Any, domain: Any, definition: DomainXml, names: Counter[str], unsaid: Entitlement) -> Sight:

@@ -7,6 +7,7 @@ import queue
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -266,16 +267,24 @@ def test_no_connection(tmp_path: Path) -> None:
         attached_domains("test:///default")
 
 
-@pytest.mark.parametrize("step", ["_lasting_definition", "_sight"])
-def test_a_libvirtd_that_ends_in_a_look_has_said_nothing(
-    instance: PrivateLibvirt, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    """No domain is taken for gone then: its vGPU would go, and its region's file with it."""
+@pytest.fixture
+def brief(instance: PrivateLibvirt) -> Iterator[str]:
+    """The name of a domain of which there is nothing but its definition, by whatever libvirtd answers."""
     libvirt = load_libvirt()
     with contextlib.closing(libvirt.open(instance.uri)) as connection:
         connection.defineXML(BRIEF)
+    yield "brief"
+    with contextlib.closing(libvirt.open(instance.uri)) as connection:
+        connection.lookupByName("brief").undefine()
+
+
+@pytest.mark.parametrize("step", ["_lasting_definition", "_sight"])
+def test_a_libvirtd_that_ends_in_a_look_has_said_nothing(
+    instance: PrivateLibvirt, brief: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """No domain is taken for gone then: its vGPU would go, and its region's file with it."""
     before = look_at_all(instance.uri)
-    assert "brief" in [sight.name for sight in before]
+    assert brief in [sight.name for sight in before]
     with contextlib.ExitStack() as away, monkeypatch.context() as patch:
         original = getattr(domain, step)
 
@@ -288,8 +297,28 @@ def test_a_libvirtd_that_ends_in_a_look_has_said_nothing(
         with pytest.raises(VmError, match="libvirt"):
             look_at_all(instance.uri)
     assert look_at_all(instance.uri) == before
-    with contextlib.closing(libvirt.open(instance.uri)) as connection:
-        connection.lookupByName("brief").undefine()
+
+
+@pytest.mark.parametrize("step", ["_lasting_definition", "_sight"])
+def test_a_domain_that_libvirt_does_not_tell_of_costs_no_other(
+    instance: PrivateLibvirt, brief: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It keeps what it has, which is said; others are seen as ever."""
+    before = look_at_all(instance.uri)
+    original = getattr(domain, step)
+
+    def fail_for_one(*arguments: Any) -> object:
+        of = arguments[0] if step == "_lasting_definition" else arguments[1]
+        if of.name() == brief:
+            of.connect().lookupByUUIDString("no UUID")  # another error of libvirt's own
+        return original(*arguments)
+
+    monkeypatch.setattr(domain, step, fail_for_one)
+    after = look_at_all(instance.uri)
+    assert [sight for sight in after if sight.name != brief] == [sight for sight in before if sight.name != brief]
+    [unknown] = [sight for sight in after if sight.name == brief]
+    assert (unknown.attachment, unknown.holds_device) == (None, True)
+    assert unknown.trouble.startswith("libvirt does not tell what domain brief has: ")
 
 
 @pytest.mark.parametrize("is_libvirtd_alive", [True, False])
