@@ -19,6 +19,7 @@ from benchmarks.nvcc import Nvcc, find_nvcc, rebuilding, seal_of
 SOURCES = PACKAGE_ROOT / "benchmarks/programs"
 OUTPUT = PACKAGE_ROOT / "build/benchmarks"
 KERNEL_TIMES = PACKAGE_ROOT / "benchmarks/kernel_times.cu"
+DEVICE_CLOCK = SOURCES / "device_clock.cuh"
 TIMED_SYMBOLS = ("benchmark_main", "cudaLaunchKernel", "__cudaLaunchKernel")
 EVERY = tuple(sorted(source.stem for source in SOURCES.glob("*.cu")))
 NAMES = tuple(
@@ -57,10 +58,8 @@ def _commands(name: str, nvcc: Nvcc, output: Path) -> list[list[str]]:
 
 def _sources(name: str) -> list[Path]:
     own = [SOURCES / f"{name}{end}" for end in (".cu", ".cuh", "_space.cuh", "_loops.c", ".h")]
-    shared = [
-        SOURCES / part for part in ("check.h", "common.c", "common.h", "device_clock.cuh", "requests.h", "stretch.h")
-    ]
-    return [path for path in [*own, *shared] if path.exists()]
+    shared = [SOURCES / part for part in ("check.h", "common.c", "common.h", "requests.h", "stretch.h")]
+    return [path for path in [*own, *shared, DEVICE_CLOCK] if path.exists()]
 
 
 def build(name: str) -> Path:
@@ -99,7 +98,9 @@ def build_timed(name: str) -> Path:
     command = [str(nvcc.path), *CUDA_FLAGS, "-I", str(SOURCES), "-c", str(KERNEL_TIMES), "-o", str(wrapper)]
     wrapped = [word for symbol in TIMED_SYMBOLS for word in ("-Xlinker", f"--wrap={symbol}")]
     link = link_command(name, program, [str(wrapper), *wrapped])
-    with rebuilding(program, seal_of([command, link], [KERNEL_TIMES, *_objects(name)], nvcc.path)) as unfinished:
+    with rebuilding(
+        program, seal_of([command, link], [KERNEL_TIMES, DEVICE_CLOCK, *_objects(name)], nvcc.path)
+    ) as unfinished:
         if unfinished:
             subprocess.run(command, check=True)
             subprocess.run(link_command(name, unfinished, [str(wrapper), *wrapped]), check=True)

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common.h"
+#include "device_clock.cuh"
 
 static const size_t nr_timed = 1000;
 static const unsigned long long moment_ns = 30000;
@@ -24,15 +25,6 @@ struct pair {
 };
 
 static std::vector<pair> pairs;
-
-static __global__ void keep_busy(unsigned long long ns)
-{
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - start < ns);
-}
 
 static void write_times()
 {
@@ -63,7 +55,7 @@ template <typename Launch> static cudaError_t timed(const void *function, cudaSt
         return launch();
     }
     is_ours = true;
-    keep_busy<<<1, 1, 0, stream>>>(moment_ns);
+    spin<<<1, 1, 0, stream>>>(moment_ns);
     is_ours = false;
     cudaEventRecord(events.begin, stream);
     cudaError_t error = launch();
