@@ -51,7 +51,7 @@ inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, siz
     }
     int nr_each = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&nr_each, kernel, int(nr_threads), shared_bytes), "occupancy");
-    if (nr_each == 0) {
+    if (nr_each == 0 || nr_threads > uint64_t(of_kernel.maxThreadsPerBlock)) { /* occupancy leaves bounds out */
         throw Error::of(nr_threads, " threads, ", of_kernel.numRegs, " registers each and ", all_shared,
                         " bytes of shared ", "memory do not fit: this kernel is for at most ",
                         of_kernel.maxThreadsPerBlock, " threads");

@@ -75,7 +75,8 @@ SGP_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *nu
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *numBlocks = 0;
-    if ((uint32_t)blockSize <= max_threads_of(kernel) &&
+    /* As NVIDIA's: a kernel's own bound is not looked at, and its launch says so. */
+    if ((uint32_t)blockSize <= SGP_MAX_BLOCK_THREADS &&
         dynamicSMemSize <= (size_t)settings->max_dynamic_shared_bytes) {
         *numBlocks = sgp_blocks_per_multiprocessor(kernel, (uint32_t)blockSize, dynamicSMemSize);
     }
