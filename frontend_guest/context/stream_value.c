@@ -36,9 +36,10 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
     if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (count == 0 || count > FGV_MAX_STREAM_OPERATIONS || !paramArray || flags != 0) {
+    if (count > FGV_MAX_STREAM_OPERATIONS || (count > 0 && !paramArray) || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    /* Whether there may be none is the device's to say: drivers differ. */
     const uint32_t bytes = count * (uint32_t)sizeof(*paramArray);
     struct fgv_call call;
     struct fgv_request_cuStreamBatchMemOp_v2 *request =
@@ -47,7 +48,9 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
         return call.error;
     }
     *request = (struct fgv_request_cuStreamBatchMemOp_v2){.stream = wire, .count = count};
-    memcpy(call.payload, paramArray, bytes);
+    if (count > 0) {
+        memcpy(call.payload, paramArray, bytes);
+    }
     return fgv_call_post(&call);
 }
 

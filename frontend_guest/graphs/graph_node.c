@@ -76,11 +76,12 @@ static CUresult kernel_prepare(struct outgoing *outgoing)
 static CUresult operations_prepare(struct outgoing *outgoing)
 {
     CUDA_BATCH_MEM_OP_NODE_PARAMS *operations = &outgoing->params.memOp;
-    if (operations->count == 0 || operations->count > FGV_MAX_STREAM_OPERATIONS || !operations->paramArray ||
+    if (operations->count > FGV_MAX_STREAM_OPERATIONS || (operations->count > 0 && !operations->paramArray) ||
         operations->flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    outgoing->buffer = operations->paramArray;
+    /* Whether a node may be without any is the device's to say: drivers differ. */
+    outgoing->buffer = operations->count > 0 ? operations->paramArray : NULL;
     operations->paramArray = NULL;
     return CUDA_SUCCESS;
 }

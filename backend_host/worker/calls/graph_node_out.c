@@ -161,7 +161,9 @@ static CUresult operations_out(struct fgw_worker *worker, CUgraphNode node, CUDA
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
     }
     answer->nr_parameter_bytes = made.count * (uint32_t)sizeof(*made.paramArray);
-    memcpy(operations, made.paramArray, answer->nr_parameter_bytes);
+    if (made.count > 0) {
+        memcpy(operations, made.paramArray, answer->nr_parameter_bytes);
+    }
     *to = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = made.count, .flags = made.flags};
     return CUDA_SUCCESS;
 }

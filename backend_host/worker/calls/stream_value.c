@@ -29,7 +29,7 @@ bool fgw_operations_are_known(const CUstreamBatchMemOpParams *operations, uint32
             return false;
         }
     }
-    return nr != 0;
+    return true;
 }
 
 CUresult fgw_serve_cuStreamBatchMemOp_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -38,8 +38,7 @@ CUresult fgw_serve_cuStreamBatchMemOp_v2(struct fgw_worker *worker, const struct
     (void)reply;
     CUstreamBatchMemOpParams operations[FGV_MAX_STREAM_OPERATIONS];
     void *stream;
-    if (fixed->count == 0 || fixed->count > FGV_MAX_STREAM_OPERATIONS ||
-        request->payload_bytes != fixed->count * sizeof(*operations)) {
+    if (fixed->count > FGV_MAX_STREAM_OPERATIONS || request->payload_bytes != fixed->count * sizeof(*operations)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     memcpy(operations, request->payload, request->payload_bytes);

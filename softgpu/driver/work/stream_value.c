@@ -168,7 +168,7 @@ static CUresult copy_list(const CUstreamBatchMemOpParams *list, uint32_t nr, str
 
 CUresult sgp_values_new(const CUstreamBatchMemOpParams *list, uint32_t nr, struct sgp_values **made)
 {
-    if (!nr || nr > MAX_OPERATIONS || !list) {
+    if (nr > MAX_OPERATIONS || (nr && !list)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (uint32_t i = 0; i < nr; i++) {

@@ -143,4 +143,5 @@ CASE(graph_values_wrong)
     ROW("an operation that is none", cuGraphAddBatchMemOpNode, &node, graph, NULL, 0, &params);
     MUST(cuGraphAddEmptyNode, &node, graph, NULL, 0);
     ROW("a node of another kind", cuGraphBatchMemOpNodeGetParams, node, &params);
+    ROW("no operation", cuStreamBatchMemOp, NULL, 0, &one, 0);
 }
