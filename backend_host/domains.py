@@ -9,7 +9,6 @@ libvirt is loaded when a domain is named for the first time, or at a start that 
 
 import contextlib
 import dataclasses
-import json
 import logging
 import queue
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
+from backend_host.kept_list import KeptList
 from backend_host.service.journal import about
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
@@ -89,7 +89,8 @@ class Domains:
         self._pinned_bytes = pinned_bytes
         self._doorbells = doorbells
         self._uri = uri
-        self._path = state_dir / "domains.json"
+        lost = "domains that were attached before, and that this daemon does not look for by itself, are served once they are attached again"
+        self._written = KeptList(state_dir / "domains.json", str, lost)
         self._adopts_all = adopts_all
         self._events: DomainEvents | None = None
         self._served: dict[str, _Served] = {}
@@ -105,8 +106,7 @@ class Domains:
 
     def start(self) -> None:
         """Takes up the domains that are there. A libvirt that does not answer is waited for, in the background."""
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            self._remembered = {str(uuid) for uuid in json.loads(self._path.read_text())}
+        self._remembered = set(self._written.read())
         if not self._remembered and not self._adopts_all:
             self._vgpus.release_unclaimed("domain")
             return
@@ -418,10 +418,4 @@ class Domains:
                 log.error("%s", trouble, extra=about(domain=name))
 
     def _write(self) -> None:
-        text = json.dumps(sorted({*self._served, *self._remembered}))
-        with contextlib.suppress(OSError):
-            if self._path.read_text() == text:
-                return
-        temporary = self._path.with_suffix(".new")
-        temporary.write_text(text)
-        temporary.replace(self._path)
+        self._written.write(sorted({*self._served, *self._remembered}))

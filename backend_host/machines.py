@@ -15,7 +15,6 @@ A pattern gives a vGPU to whoever makes such a file, so only files of the daemon
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import select
@@ -23,10 +22,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from backend_host.entitlement import Changes, Entitlement, EntitlementError
+from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message
+from backend_host.kept_list import KeptList
 from backend_host.region_memory import TAKE_OVER_S, await_sole_use
 from backend_host.service.events import Events
 from backend_host.service.journal import about
@@ -90,7 +91,8 @@ class Machines:
     ) -> None:
         self._vgpus = vgpus
         self._table_hash = table_hash
-        self._path = state_dir / "machines.json"
+        lost = "machines that were attached by command are served once they are attached again"
+        self._written = KeptList(state_dir / "machines.json", _wanted, lost)
         self._events = events
         self._pattern = Path(pattern) if pattern else None
         self._unsaid = unsaid or Entitlement()
@@ -106,7 +108,7 @@ class Machines:
 
     def start(self) -> None:
         """Takes up what an earlier daemon served, and begins to look."""
-        self._attached = _read(self._path)
+        self._attached = {wanted.name: wanted for wanted in self._written.read()}
         self._thread.start()
 
     def stop(self) -> None:
@@ -373,19 +375,13 @@ class Machines:
         )
 
     def _write(self) -> None:
-        entries = [
-            {"name": each.name, "path": str(each.path), "entitlement": dataclasses.asdict(each.entitlement)}
-            for each in self._attached.values()
-        ]
-        temporary = self._path.with_suffix(".new")
-        temporary.write_text(json.dumps(entries))
-        temporary.replace(self._path)
+        self._written.write(
+            [
+                {"name": each.name, "path": str(each.path), "entitlement": dataclasses.asdict(each.entitlement)}
+                for each in self._attached.values()
+            ]
+        )
 
 
-def _read(path: Path) -> dict[str, Wanted]:
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, EntitlementError):
-        return {
-            str(each["name"]): Wanted(str(each["name"]), Path(each["path"]), Entitlement(**each["entitlement"]))
-            for each in json.loads(path.read_text())
-        }
-    return {}
+def _wanted(entry: Any) -> Wanted:
+    return Wanted(str(entry["name"]), Path(entry["path"]), Entitlement(**entry["entitlement"]))

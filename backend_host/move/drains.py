@@ -6,14 +6,13 @@ a device that is not there for a while.
 Wrong when: the state directory goes, as /run/fairgv does when the host boots. Then no Gpu is drained.
 """
 
-import contextlib
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from backend_host.device.gpu import Gpu
 from backend_host.errors import FairGVError
+from backend_host.kept_list import KeptList
 
 FILE = "drained.json"
 
@@ -23,26 +22,20 @@ class Drains:
 
     def __init__(self, state_dir: Path, gpus: Sequence[Gpu]) -> None:
         """Drains those that the daemon before had drained."""
-        self._path = state_dir / FILE
-        self._gpus = gpus
+        self._folder = state_dir
+        self._written = KeptList(state_dir / FILE, str, "no GPU is drained any more, until fairgv-host drain says so")
         self._lock = threading.Lock()
+        self._uuids = set(self._written.read())
         for gpu in gpus:
-            gpu.is_drained = gpu.device.uuid in _read(self._path)
+            gpu.is_drained = gpu.device.uuid in self._uuids
 
     def set(self, gpu: Gpu, *, is_drained: bool) -> None:
         """From now on. Raises FairGVError where it cannot be written down, and nothing has changed then."""
         with self._lock:
-            written = _read(self._path) - {gpu.device.uuid}
-            new = self._path.with_suffix(".new")
+            uuids = self._uuids | {gpu.device.uuid} if is_drained else self._uuids - {gpu.device.uuid}
             try:
-                new.write_text(json.dumps(sorted(written | {gpu.device.uuid} if is_drained else written)))
-                new.replace(self._path)
+                self._written.write(sorted(uuids))
             except OSError as error:
-                raise FairGVError(f"cannot write to {self._path.parent}: {error.strerror}") from error
+                raise FairGVError(f"cannot write to {self._folder}: {error.strerror}") from error
+            self._uuids = uuids
             gpu.is_drained = is_drained
-
-
-def _read(path: Path) -> set[str]:
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return set(map(str, json.loads(path.read_text())))
-    return set()

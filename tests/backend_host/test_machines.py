@@ -295,13 +295,14 @@ def test_the_next_daemon_serves_what_was_attached(house: House) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "[1]", '[{"name": "web"}]', '[{"name": "a", "path": "/b", "entitlement": {"weight": 0}}]']
+    "text", ["", "{}", "[1]", '[{"name": "web"}]', '[{"name": "a", "path": "/b", "entitlement": {"weight": 0}}]']
 )
-def test_a_file_of_machines_that_is_damaged(house: House, text: str) -> None:
+def test_a_file_of_machines_that_is_damaged(house: House, text: str, caplog: pytest.LogCaptureFixture) -> None:
     (house.folder / "machines.json").write_text(text)
     house.machines.start()
     house.machines.look()
     assert house.machines.sights() == []
+    assert "machines that were attached by command are served once they are attached again" in caplog.text
 
 
 def test_the_thread_hears_of_an_end_at_once(house: House) -> None:
