@@ -66,6 +66,7 @@ TITLES = {
     "allocation": "Memory of the device",
     "oversubscription": "More memory than the device has",
     "migration": "Programs that move to another GPU",
+    "ahead": "Programs that are copied ahead",
     "balancing": "Several GPUs",
     "arrivals": "Programs that arrive and end",
     "energy": "Energy",

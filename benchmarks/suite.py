@@ -111,8 +111,11 @@ SUITES: Mapping[str, Suite] = {
     "dcuda-2": Suite(9.3, (
         Entry("arrivals", "arrivals --part 0.4 --interval 3.75", 9.0),
     )),
+    "dcuda-3": Suite(3.0, (
+        Entry("ahead", "ahead", 3.0),
+    )),
 }  # fmt: skip
-"""The words of `fairgv-bench`: quick for two cores without a GPU, dcuda and dcuda-2 for two GPUs, the others, one after the other, for one."""
+"""The words of `fairgv-bench`: quick for two cores without a GPU, dcuda and its like for two GPUs, the others, one after the other, for one."""
 
 
 def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:

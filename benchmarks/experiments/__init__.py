@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from benchmarks.experiment import Experiment
 from benchmarks.experiments.accounting import Accounting
 from benchmarks.experiments.adapter import Adapter
+from benchmarks.experiments.ahead import Ahead
 from benchmarks.experiments.allocation import Allocation
 from benchmarks.experiments.arrivals import Arrivals
 from benchmarks.experiments.balancing import Balancing
@@ -41,6 +42,7 @@ _ALL: tuple[Experiment, ...] = (
     Allocation(),
     Oversubscription(),
     Migration(),
+    Ahead(),
     Balancing(),
     Arrivals(),
     Energy(),

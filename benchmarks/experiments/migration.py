@@ -73,7 +73,7 @@ class Migration(Experiment):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Sizes, moves, who moves memory."""
         told = "; ".join(f"{sizes} on {device}" for device, sizes in SIZES.items())
-        parser.add_argument("--sizes", type=_sizes, metavar="SIZE,...", help=f"of the program's memory ({told})")
+        parser.add_argument("--sizes", type=memory_sizes, metavar="SIZE,...", help=f"of the program's memory ({told})")
         parser.add_argument("--moves", type=int, default=6, metavar="N", help="of each program (%(default)s)")
         parser.add_argument("--memory", choices=MEMORIES, action="append", help="who moves it (default: all in turn)")
         parser.add_argument(
@@ -82,7 +82,7 @@ class Migration(Experiment):
 
     def check(self, options: argparse.Namespace) -> None:
         """The device is known."""
-        options.sizes = options.sizes or _sizes(SIZES[options.device])
+        options.sizes = options.sizes or memory_sizes(SIZES[options.device])
         options.memory = options.memory or list(MEMORIES)
         if not 0 <= options.changed <= 100:
             raise NotMeasurableError("--changed: from 0 to 100")
@@ -233,7 +233,8 @@ def _lost_s(record: Record) -> float:
     return float((record["took_s"] - worked_s) / len(record["pauses_s"]))
 
 
-def _sizes(text: str) -> list[int]:
+def memory_sizes(text: str) -> list[int]:
+    """In bytes, for argparse."""
     try:
         return [parse_size(size) for size in text.split(",")]
     except ConfigError as error:

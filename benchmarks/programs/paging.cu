@@ -1,14 +1,15 @@
 /*
  * A program with much memory, all of which each of its kernels reads: for benchmarks/experiments/oversubscription.py
- * and migration.py.
+ * migration.py and ahead.py.
  *
- *   paging MIB CHANGED PASSES PAUSE_MS
+ *   paging MIB CHANGED PASSES PAUSE_MS [LOOK_MS]
  *
  * A request is PASSES kernels that read all of MIB, and change the first CHANGED percent of it; they are waited for,
  * and a pause of PAUSE_MS follows, if there is one. Says "ready" after the first request, reads "SECONDS" from standard
  * input, and works for so long, or until there is another line. Prints one JSON object: how many passes ended within
  * that, how long they and the pauses took, how long the longest request took, and "wrong", how many words were not what
- * they should be at the end.
+ * they should be at the end. With LOOK_MS also "looks", how many passes had ended each so many ms: pairs of seconds on
+ * the monotonic clock and a number.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "check.h"
+#include "looks.h"
 #include "stretch.h"
 
 static const size_t piece_bytes = (size_t)1 << 30;
@@ -80,12 +82,13 @@ static bool is_told_to_end(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 5) {
-        fprintf(stderr, "paging MIB CHANGED PASSES PAUSE_MS\n");
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "paging MIB CHANGED PASSES PAUSE_MS [LOOK_MS]\n");
         return 2;
     }
     size_t left = strtoul(argv[1], NULL, 10) << 20;
     const double changed = strtod(argv[2], NULL) / 100, pause_us = 1e3 * strtod(argv[4], NULL);
+    const double look_s = argc == 6 ? strtod(argv[5], NULL) / 1e3 : 0;
     const int nr_passes = atoi(argv[3]);
     std::vector<struct piece> pieces;
     unsigned *words, nr_all = 0, nr_wrong = 0;
@@ -106,6 +109,7 @@ int main(int argc, char **argv)
     const double seconds = fgets(line, sizeof(line), stdin) ? strtod(line, NULL) : 0;
     const double begin_s = seconds_now(), end_s = begin_s + seconds;
     double longest_s = 0, now_s = begin_s;
+    std::vector<struct look> looks(1, {begin_s, 0});
     while (now_s < end_s && !is_told_to_end()) {
         const double from_s = now_s;
         for (int i = 0; i < nr_passes; i++) {
@@ -117,6 +121,9 @@ int main(int argc, char **argv)
         nr_all += nr_passes;
         now_s = seconds_now();
         longest_s = now_s - from_s > longest_s ? now_s - from_s : longest_s;
+        if (look_s > 0 && now_s >= looks.back().at_s + look_s) {
+            looks.push_back({now_s, nr_all});
+        }
         if (pause_us > 0) {
             sleep_us(pause_us);
             now_s = seconds_now();
@@ -126,7 +133,11 @@ int main(int argc, char **argv)
         look<<<1024, 256>>>(each.words, each.nr, each.nr_changed, nr_all, words + 1);
     }
     CHECK(cudaMemcpy(&nr_wrong, words + 1, sizeof(nr_wrong), cudaMemcpyDeviceToHost));
-    printf("{\"passes\": %u, \"seconds\": %.6g, \"longest_s\": %.6g, \"wrong\": %u}\n", nr_all, now_s - begin_s,
-           longest_s, nr_wrong);
+    printf("{\"passes\": %u, \"seconds\": %.6g, \"longest_s\": %.6g, \"wrong\": %u", nr_all, now_s - begin_s, longest_s,
+           nr_wrong);
+    if (look_s > 0) {
+        print_looks(looks);
+    }
+    printf("}\n");
     return nr_wrong != 0;
 }

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "check.h"
+#include "looks.h"
 #include "requests.h"
 #include "stretch.h"
 
@@ -51,11 +52,6 @@ static const unsigned long long nr_spans = 1 << 19;
 /* Of the launches that tell how much is done in a us: short, so that most of them are undisturbed by others' turns. */
 static const float trial_ms = 2;
 static const int nr_trials = 20;
-
-struct look {
-    double at_s;
-    unsigned long long nr_ended;
-};
 
 __global__ void spin(unsigned long long ns, volatile struct record *record, bool is_logged)
 {
@@ -146,15 +142,6 @@ static std::vector<struct look> look_each(double period_s, double begin_s, const
         }
     }
     return looks;
-}
-
-static void print_looks(const std::vector<struct look> &looks)
-{
-    printf(", \"looks\": [");
-    for (size_t i = 0; i < looks.size(); i++) {
-        printf("%s[%.4f, %llu]", i ? ", " : "", looks[i].at_s, looks[i].nr_ended);
-    }
-    printf("]");
 }
 
 int main(int argc, char **argv)
