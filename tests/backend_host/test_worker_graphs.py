@@ -323,8 +323,11 @@ def test_memory_operations_in_nodes_are_known_ones(guest: Guest) -> None:
     assert made.result == 0
     told = guest.ok("graph_get_node", node=made.node, chunk=0, type=12)
     assert told.nr_parameter_bytes == 96
+    empty = add_node(guest, guest.ok("graph_create").graph, operations_node(0), b"")
+    assert empty.result == 0, "whether there may be none is the driver's to say"
+    assert guest.ok("graph_get_node", node=empty.node, chunk=0, type=12).nr_parameter_bytes == 0
     for nr, operations in (
-        (0, b""),
+        (0, write),
         (1, b""),
         (2, write),
         (1, write + write),

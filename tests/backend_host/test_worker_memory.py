@@ -69,6 +69,29 @@ def reserve(guest: Guest, nbytes: int) -> int:
     return int(guest.ok("cuMemAddressReserve", bytes=nbytes).address)
 
 
+def test_an_allocation_counts_what_it_takes(served: Served) -> None:
+    """Of the span that is whole steps, however little was asked for."""
+    guest = served.primary()
+    is_span = served.host.memory == "span"
+    addresses = [int(guest.ok("cuMemAlloc_v2", bytesize=1).dptr) for _ in range(8)]
+    assert used_bytes(served) == (8 * PAGE if is_span else 8)
+    assert guest.call("cuMemAlloc_v2", bytesize=1).result == (OUT_OF_MEMORY if is_span else 0)
+    guest.ok("cuMemFree_v2", dptr=addresses[0])
+    guest.ok("cuMemAlloc_v2", bytesize=PAGE if is_span else 2)
+    if is_span:
+        guest.ok("cuMemFree_v2", dptr=addresses[1])
+        assert guest.call("cuMemAlloc_v2", bytesize=PAGE + 1).result == OUT_OF_MEMORY, "that is two steps"
+        guest.ok("cuMemAlloc_v2", bytesize=PAGE - 1)
+        assert used_bytes(served) == QUOTA
+
+
+@pytest.mark.parametrize("nbytes", [(1 << 64) - 1, (1 << 64) - PAGE, 1 << 63, (1 << 34) + 1])
+def test_more_than_there_are_addresses_is_not_rounded_to_nothing(served: Served, nbytes: int) -> None:
+    guest = served.primary()
+    assert guest.call("cuMemAlloc_v2", bytesize=nbytes).result == OUT_OF_MEMORY
+    assert used_bytes(served) == 0
+
+
 def test_physical_memory_counts_until_nothing_holds_it(served: Served) -> None:
     guest = served.primary()
     guest.ok("cuMemCreate", handle=ALLOCATION, bytes=6 * PAGE)

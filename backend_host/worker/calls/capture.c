@@ -143,6 +143,9 @@ CUresult fgw_serve_capture_end(struct fgw_worker *worker, const struct fgw_reque
     answer->graph = stream->capture_graph;
     if (result == CUDA_SUCCESS && graph) {
         result = number_of_graph(worker, graph, &answer->graph);
+        if (result != CUDA_SUCCESS && worker->driver.cuGraphDestroy) {
+            worker->driver.cuGraphDestroy(graph); /* nobody could name it */
+        }
     }
     answer->error = (uint32_t)result;
     answer->is_over = stream->is_capture_origin && !fgw_stream_is_captured(worker, stream);

@@ -99,7 +99,9 @@ static CUresult make_anew(struct fgw_worker *worker, struct fgw_range *extent)
     }
     result = copy_into(worker, native, extent);
     if (result == CUDA_SUCCESS) {
+        fgw_span_lock();
         result = put_in_place(worker, native, extent);
+        fgw_span_unlock();
     }
     if (extent->owner != native) {
         worker->driver.cuMemRelease(native);
@@ -147,11 +149,19 @@ void fgw_extent_files_close(const int *files, uint32_t nr_files)
     }
 }
 
+static bool make_room(struct fgw_ranges *extents)
+{
+    fgw_span_lock();
+    const bool has_room = fgw_ranges_make_room(extents, FGW_MAX_DEVICE_RANGES);
+    fgw_span_unlock();
+    return has_room;
+}
+
 static CUresult map_one(struct fgw_worker *worker, uint64_t address, uint64_t bytes, int file)
 {
     struct fgw_ranges *extents = &worker->calls->span.extents;
     CUmemGenericAllocationHandle native;
-    if (!fgw_ranges_make_room(extents, FGW_MAX_DEVICE_RANGES) || !fgw_room_allocate(&worker->grantee, bytes)) {
+    if (!make_room(extents) || !fgw_room_allocate(&worker->grantee, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = worker->driver.cuMemImportFromShareableHandle(&native, (void *)(uintptr_t)file,
@@ -167,7 +177,9 @@ static CUresult map_one(struct fgw_worker *worker, uint64_t address, uint64_t by
         return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_INVALID_VALUE;
     }
     fgw_room_hold(&worker->grantee, bytes);
+    fgw_span_lock();
     fgw_ranges_insert(extents, (struct fgw_range){.address = address, .bytes = bytes, .owner = native});
+    fgw_span_unlock();
     return CUDA_SUCCESS;
 }
 

@@ -119,6 +119,16 @@ void fgw_edges_free(struct fgw_edges *edges)
 
 /* ---- graphs ---- */
 
+/* What gets no number is nobody's. */
+static CUresult number_new(struct fgw_worker *worker, CUgraph graph, uint64_t *number)
+{
+    const CUresult result = fgw_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_KINDS, 0, number);
+    if (result != CUDA_SUCCESS && worker->driver.cuGraphDestroy) {
+        worker->driver.cuGraphDestroy(graph);
+    }
+    return result;
+}
+
 CUresult fgw_serve_graph_create(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_create *fixed = request->fixed;
@@ -127,10 +137,8 @@ CUresult fgw_serve_graph_create(struct fgw_worker *worker, const struct fgw_requ
     if (!worker->driver.cuGraphCreate) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = worker->driver.cuGraphCreate(&graph, fixed->flags);
-    return result != CUDA_SUCCESS
-               ? result
-               : fgw_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_KINDS, 0, &answer->graph);
+    const CUresult result = worker->driver.cuGraphCreate(&graph, fixed->flags);
+    return result != CUDA_SUCCESS ? result : number_new(worker, graph, &answer->graph);
 }
 
 CUresult fgw_serve_graph_clone(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -144,9 +152,7 @@ CUresult fgw_serve_graph_clone(struct fgw_worker *worker, const struct fgw_reque
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
     }
     result = worker->driver.cuGraphClone(&clone, original);
-    return result != CUDA_SUCCESS
-               ? result
-               : fgw_graph_number(worker, FGV_HANDLE_GRAPH, clone, FGV_HANDLE_KINDS, 0, &answer->graph);
+    return result != CUDA_SUCCESS ? result : number_new(worker, clone, &answer->graph);
 }
 
 CUresult fgw_serve_graph_find_clone(struct fgw_worker *worker, const struct fgw_request *request, void *reply)

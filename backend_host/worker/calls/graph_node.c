@@ -308,15 +308,18 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
         result =
             fgw_staging_add(worker, graph, edges.nodes, edges.data, fixed->nr_nodes, &staging, &params.native, &node);
     }
+    if (result == CUDA_SUCCESS) {
+        result = fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
+        if (result != CUDA_SUCCESS) {
+            fgw_staging_destroy(worker, node); /* nobody could name it */
+        }
+    }
     if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         answer->address = params.native.alloc.dptr;
         fgw_graph_memory_add(worker, fixed->graph, rest.sent.alloc.bytesize);
     }
     if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         fgw_graph_memory_add_free(worker, fixed->graph);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
     }
     if (result == CUDA_SUCCESS) {
         answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, answer->node);

@@ -10,6 +10,7 @@
 
 #include "base/count.h"
 #include "calls/state.h"
+#include "client/current.h"
 #include "client/handles.h"
 #include "client/service.h"
 #include "client/state.h"
@@ -202,7 +203,8 @@ bool fgw_host_poll(struct fgw_worker *worker)
 
 void fgw_host_let_go(struct fgw_worker *worker, const struct fgw_context *context)
 {
-    atomic_store(&worker->calls->hosts.are_nodes_let_go, true);
+    /* Whose nodes are which is not known: those of other contexts need their functions. */
+    atomic_store(&worker->calls->hosts.are_nodes_let_go, fgw_context_count(worker) == 1);
     for (uint32_t i = 0; i < FGW_MAX_BEHIND; i++) {
         struct fgw_host *host = &worker->calls->hosts.items[i];
         if (atomic_load(&host->state) != FGW_HOST_FREE && host->context == context) {

@@ -2,8 +2,8 @@
  * Device memory under the vGPU's quota, and host memory of the region registered with the driver.
  *
  * The quota stands in front of the driver's own calls: the generated handlers call through a table of functions in
- * which these four are replaced. Pools and physical memory take from the same quota: pool.c, physical.c. Sizes
- * are those that were asked for; what the driver rounds up is the host's affair.
+ * which these four are replaced. Pools and physical memory take from the same quota: pool.c, physical.c. Memory of the
+ * span counts in its steps, as it takes the device; what the driver rounds up elsewhere is the host's affair.
  *
  * Registered memory lies in the region at the same address as in the guest program, so a device address of it is the
  * program's own pointer.
@@ -46,11 +46,19 @@ void fgw_memory_trim(struct fgw_worker *worker)
     fgw_graph_memory_trim(worker);
 }
 
+/* Of an allocation of so many bytes, which the span has room for where there is one. */
+static uint64_t counted_bytes(const struct fgw_worker *worker, uint64_t bytes)
+{
+    return worker->calls->span.bytes != 0 ? fgw_span_round(bytes) : bytes;
+}
+
 static CUresult reserve(uint64_t bytes)
 {
     struct fgw_worker *worker = fgw_the_worker;
-    bool fits =
-        fgw_ranges_make_room(&worker->calls->allocated, FGW_MAX_DEVICE_RANGES) && fgw_memory_take(worker, bytes);
+    const uint64_t span_bytes = worker->calls->span.bytes;
+    const bool fits = (span_bytes == 0 || bytes <= span_bytes) &&
+                      fgw_ranges_make_room(&worker->calls->allocated, FGW_MAX_DEVICE_RANGES) &&
+                      fgw_memory_take(worker, counted_bytes(worker, bytes));
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -68,7 +76,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes)
         result = fgw_span_allocate(worker, bytes, &placed);
     }
     if (result != CUDA_SUCCESS) {
-        fgw_quota_give(&worker->grantee, bytes);
+        fgw_quota_give(&worker->grantee, counted_bytes(worker, bytes));
         return result;
     }
     fgw_ranges_insert(&worker->calls->allocated,
@@ -105,7 +113,7 @@ void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struc
         fgw_pool_free(worker, &gone, stream); /* what is shared of a pool is a piece of it */
     } else {
         fgw_exports_forget(worker, gone.address);
-        fgw_quota_give(&worker->grantee, gone.bytes);
+        fgw_quota_give(&worker->grantee, counted_bytes(worker, gone.bytes));
     }
 }
 

@@ -192,6 +192,9 @@ static enum outcome bring_in(struct fgw_worker *worker, struct fgw_range *extent
     fgw_room_refuse(&worker->grantee, brought == CUDA_ERROR_OUT_OF_MEMORY ? extent->bytes : 0);
     if (brought != CUDA_SUCCESS) {
         fgw_room_leave(&worker->grantee, extent->bytes);
+        if (brought == CUDA_ERROR_INVALID_VALUE) { /* nor will it ever, and others wait for it */
+            fgw_worker_end(worker, "the driver takes no memory where the program has some");
+        }
         return REFUSED;
     }
     if (copy && copy->is_filled) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "calls/physical.h"
+#include "calls/span.h"
 #include "calls/state.h"
 #include "client/ranges.h"
 #include "client/service.h"
@@ -77,7 +78,9 @@ CUresult fgw_mapping_enter(struct fgw_worker *worker, const struct fgw_range *ra
     const bool is_whole = offset == 0 && range->bytes == physical->bytes;
     CUresult result;
     if (is_whole && fgw_physical_is_promised(physical)) {
-        result = fgw_physical_place(worker, physical, range->address);
+        /* Said here, as the driver may be asked later, when there is room. */
+        result = range->address % FGW_SPAN_STEP_BYTES == 0 ? fgw_physical_place(worker, physical, range->address)
+                                                           : CUDA_ERROR_INVALID_VALUE;
     } else {
         result = fgw_physical_hold(worker, physical);
         result = result == CUDA_SUCCESS

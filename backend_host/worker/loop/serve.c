@@ -258,6 +258,7 @@ static bool needs_memory(uint16_t call)
     case FGV_CALL_cuMemUnmap:
     case FGV_CALL_host_place:
     case FGV_CALL_host_unplace:
+    case FGV_CALL_yield_attach:
         return true;
     default:
         return false;

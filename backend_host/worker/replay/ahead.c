@@ -18,7 +18,8 @@ struct fgw_ahead_piece {
     CUmemGenericAllocationHandle memory;
     CUdeviceptr window; /* the second address */
     struct fgw_print *prints;
-    bool is_there; /* prints are those of what was copied last */
+    bool is_there;        /* prints are those of what was copied last */
+    uint64_t begun_bytes; /* until then: copied in one round, from its beginning on */
 };
 
 static const char *said(CUresult result, const char *why)
@@ -182,6 +183,16 @@ static CUresult copy_some(struct fgw_ahead *ahead, struct fgw_ahead_piece *piece
     return result == CUDA_SUCCESS ? driver->cuStreamSynchronize(ahead->stream) : result;
 }
 
+/* A piece may have come in the midst of a round, in place of one that the cursor is in: it is there when all of it is.
+ */
+static void note_copied(struct fgw_ahead_piece *piece, uint64_t offset, uint64_t bytes)
+{
+    if (offset == 0 || offset == piece->begun_bytes) {
+        piece->begun_bytes = offset + bytes;
+    }
+    piece->is_there |= piece->begun_bytes == piece->bytes;
+}
+
 /* The next bytes of the extents behind `cursor`, which goes on. True: there were some. */
 static bool copy_next(struct fgw_ahead *ahead, struct fgw_worker *worker, uint64_t *cursor, uint64_t *changed_bytes,
                       const char **why)
@@ -206,7 +217,7 @@ static bool copy_next(struct fgw_ahead *ahead, struct fgw_worker *worker, uint64
     const uint64_t offset = *cursor > extent.address ? *cursor - extent.address : 0;
     const uint64_t left = extent.bytes - offset, bytes = left < PRINTED_BYTES ? left : PRINTED_BYTES;
     *why = said(copy_some(ahead, piece, offset, bytes, changed_bytes), "its memory cannot be copied");
-    piece->is_there |= offset + bytes == extent.bytes;
+    note_copied(piece, offset, bytes);
     *cursor = extent.address + offset + bytes;
     return true;
 }
