@@ -32,6 +32,7 @@ struct fgv_thread {
     uint32_t is_registered; /* its end will be noticed */
     uint32_t is_ours;       /* its calls are this library's own, and not work of the program's */
     uint32_t id;            /* see fgv_thread_id; 0: not asked for yet */
+    uint32_t is_called;     /* by the device: in a host function of the program's, which may make no calls */
 };
 
 extern _Thread_local struct fgv_thread fgv_thread __attribute__((tls_model("initial-exec")));

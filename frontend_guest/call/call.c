@@ -109,9 +109,15 @@ static CUresult worker_there(void)
     return fgv_client_await();
 }
 
+/* What the device waits for cannot wait for the device: NVIDIA's driver says so, too. */
+static bool is_not_permitted(void)
+{
+    return fgv_thread.is_called && !fgv_thread.is_ours;
+}
+
 CUresult fgv_call_allowed(void)
 {
-    CUresult result = fgv_client_is_open();
+    CUresult result = is_not_permitted() ? CUDA_ERROR_NOT_PERMITTED : fgv_client_is_open();
     return result != CUDA_SUCCESS ? result : fgv_context_usable(fgv_thread.context, fgv_thread.current);
 }
 
@@ -157,7 +163,7 @@ static inline bool nothing_is_wrong(void)
     struct fgv_client *client = fgv_guest.client;
     return atomic_load_explicit(&client->state, memory_order_relaxed) == FGV_CLIENT_READY &&
            (atomic_load_explicit(&client->sticky_error, memory_order_relaxed) |
-            atomic_load_explicit(&client->deferred_error, memory_order_relaxed)) == 0 &&
+            atomic_load_explicit(&client->deferred_error, memory_order_relaxed) | fgv_thread.is_called) == 0 &&
            fgv_context_is_ready(fgv_thread.context, fgv_thread.current);
 }
 
@@ -224,7 +230,7 @@ void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t r
     if (fgv_context_usable(fgv_thread.context, fgv_thread.current) == CUDA_SUCCESS) {
         return fgv_call_begin(call, number, request_bytes, payload_bytes);
     }
-    call->error = worker_there();
+    call->error = is_not_permitted() ? CUDA_ERROR_NOT_PERMITTED : worker_there();
     if (call->error == CUDA_SUCCESS) {
         call->error = earlier_error(fgv_guest.client);
     }

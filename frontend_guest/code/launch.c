@@ -11,6 +11,7 @@
 #include "call/call.h"
 #include "call/current.h"
 #include "call/device.h"
+#include "code/blocking.h"
 #include "code/function.h"
 #include "code/timeline.h"
 #include "context/stream.h"
@@ -76,13 +77,48 @@ static bool is_oversized(const struct launch *launch)
            launch->shared_bytes > (uint32_t)most[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
 }
 
+/* Larger ones are for kernels that say so, and not each device has them: the driver knows. */
+#define MAX_PORTABLE_CLUSTER 8u
+
+static bool is_doubtful_cluster(const struct launch *launch, const CUlaunchAttribute *attribute)
+{
+    const unsigned int cluster[3] = {attribute->value.clusterDim.x, attribute->value.clusterDim.y,
+                                     attribute->value.clusterDim.z};
+    uint64_t nr_blocks = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        const int32_t required = launch->function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i];
+        if (cluster[i] == 0 || launch->grid[i] % cluster[i] != 0 ||
+            (required > 0 && (uint32_t)required != cluster[i])) {
+            return true;
+        }
+        nr_blocks = nr_blocks > MAX_PORTABLE_CLUSTER ? nr_blocks : nr_blocks * cluster[i];
+    }
+    return nr_blocks > MAX_PORTABLE_CLUSTER;
+}
+
+/* Of a kernel that has to have clusters: their size is its own, or the launch's. */
+static bool lacks_cluster(const struct launch *launch)
+{
+    const int32_t *kernel = launch->function->attributes;
+    bool is_given = kernel[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] == 0;
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        is_given |= launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        const int32_t required = kernel[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i];
+        if (required > 0 && launch->grid[i] % (uint32_t)required != 0) {
+            return true;
+        }
+        is_given |= required > 0;
+    }
+    return !is_given;
+}
+
 /* Attributes that the driver may refuse for their value, or does not know. */
 static bool is_doubtful(const struct launch *launch)
 {
     for (uint32_t i = 0; i < launch->nr_attributes; i++) {
         const CUlaunchAttribute *attribute = &launch->attributes[i];
-        const unsigned int cluster[3] = {attribute->value.clusterDim.x, attribute->value.clusterDim.y,
-                                         attribute->value.clusterDim.z};
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE || (unsigned)attribute->id == 15 ||
             (unsigned)attribute->id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) {
             return true; /* CUDA 13.0 has none of these */
@@ -90,13 +126,11 @@ static bool is_doubtful(const struct launch *launch)
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
             return true; /* an attribute of streams */
         }
-        for (uint32_t j = 0; j < 3 && attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; j++) {
-            if (cluster[j] == 0 || launch->grid[j] % cluster[j] != 0) {
-                return true;
-            }
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && is_doubtful_cluster(launch, attribute)) {
+            return true;
         }
     }
-    return false;
+    return lacks_cluster(launch);
 }
 
 /* Clusters of more than a block need a device that has them. */
@@ -278,8 +312,9 @@ static CUresult launch_run(struct launch *launch, CUfunction function, CUstream 
     if (__builtin_expect(launch->stream == FGV_STREAM_INVALID, 0)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    return __builtin_expect(fgv_timeline_is_on, 0) ? launch_timed(launch, stream, parameters, extra)
-                                                   : launch_send(launch, parameters, extra);
+    result = __builtin_expect(fgv_timeline_is_on, 0) ? launch_timed(launch, stream, parameters, extra)
+                                                     : launch_send(launch, parameters, extra);
+    return fgv_launch_settle(result, stream);
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

@@ -156,11 +156,13 @@ static void run(const struct fgv_post *post)
     if (!take(post->function, false, &what)) {
         return;
     }
+    fgv_thread.is_called = 1;
     if (what.callback) {
         what.callback(what.stream, (CUresult)post->status, what.data);
     } else {
         what.function(what.data);
     }
+    fgv_thread.is_called = 0;
 }
 
 static void *functions_run(void *unused)

@@ -241,10 +241,15 @@ static CUresult box_copy(struct fgv_box *box, uint64_t bytes, CUstream stream, b
     }
     fgv_count(to_device ? FGV_COUNT_TO_DEVICE_BYTES : FGV_COUNT_FROM_DEVICE_BYTES, bytes);
     const struct fgv_box_side *host = to_device ? &box->from : &box->to;
-    if (!fgv_memory_is_shared(host->memory.kind)) {
-        return to_device ? send_pieces(box, wire) : fetch_pieces(box, wire);
+    CUresult result;
+    if (fgv_memory_is_shared(host->memory.kind)) {
+        result = fgv_box_post(box, wire);
+    } else if (to_device) {
+        result = send_pieces(box, wire);
+        waits = waits && fgv_copy_is_waited_for(host->memory.kind, bytes);
+    } else {
+        return fetch_pieces(box, wire);
     }
-    CUresult result = fgv_box_post(box, wire);
     return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
 }
 

@@ -256,7 +256,9 @@ static CUresult copy_range(const struct fgv_side *destination, const struct fgv_
     if (fgv_memory_is_device(destination->kind)) {
         fgv_count(FGV_COUNT_TO_DEVICE_BYTES, bytes);
         if (!fgv_memory_is_shared(source->kind)) {
-            return send_pageable(destination->address, (const void *)(uintptr_t)source->address, bytes, wire);
+            result = send_pageable(destination->address, (const void *)(uintptr_t)source->address, bytes, wire);
+            waits = waits && fgv_copy_is_waited_for(source->kind, bytes);
+            return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
         }
         result = send_from(destination->address, source->address, bytes, wire, FGV_PLACE_HEAP, FGV_NO_CHUNK);
     } else if (fgv_memory_is_device(source->kind)) {

@@ -14,4 +14,14 @@ CUresult fgv_side_find(struct fgv_side *side, uint64_t address, uint64_t bytes);
 CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
                         CUstream stream, bool waits);
 
+/* More pageable memory than this NVIDIA's driver does not put aside: it waits for all that is before the copy. */
+#define FGV_COPY_ASIDE_MAX_BYTES (64u << 10)
+
+/* Whether a call without a stream that copies this from the program's own memory returns behind the copy: what came
+ * before it has ended then, too, and copies from registered memory have always. */
+static inline bool fgv_copy_is_waited_for(enum fgv_memory_kind kind, uint64_t bytes)
+{
+    return kind == FGV_MEMORY_REGISTERED || (kind == FGV_MEMORY_PAGEABLE && bytes > FGV_COPY_ASIDE_MAX_BYTES);
+}
+
 #endif

@@ -1,6 +1,7 @@
 /* Executable graphs: instantiated, launched, updated as wholes. Updates of single nodes are graph_node.c. */
 #include "call/call.h"
 #include "call/chunks.h"
+#include "code/blocking.h"
 #include "context/capture_rules.h"
 #include "context/host_function.h"
 #include "context/stream.h"
@@ -125,7 +126,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     }
     const bool waits =
         fgv_staging_is_used() && fgv_host_function_is_owned(fgv_handle_number(hGraphExec), fgv_staging_runs);
-    return waits ? cuStreamSynchronize(hStream) : result;
+    return waits ? cuStreamSynchronize(hStream) : fgv_launch_settle(result, hStream);
 }
 
 /* A destructor of the program's may free what a launch still uses. Beside a capture nobody may wait: then they are

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+_Thread_local bool sgp_is_called;
 struct sgp_driver sgp_driver = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 void sgp_lock_closed(void)
@@ -67,6 +68,9 @@ CUresult sgp_enter_driver(void)
     /* Before the lock: in a forked child some other thread of the parent may hold it for ever. */
     if (sgp_driver.is_forked) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (sgp_is_called) {
+        return CUDA_ERROR_NOT_PERMITTED;
     }
     sgp_lock();
     while (sgp_driver.door != SGP_OPEN) {

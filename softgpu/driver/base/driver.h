@@ -39,6 +39,9 @@ struct sgp_driver {
 };
 
 extern struct sgp_driver sgp_driver;
+/* This thread is in a host function of the program's, which may make no calls: what waits for it would wait for ever.
+ */
+extern _Thread_local bool sgp_is_called;
 
 void sgp_lock(void);
 void sgp_unlock(void);

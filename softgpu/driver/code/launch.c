@@ -236,6 +236,14 @@ static CUresult events_check(const struct launch_events *events)
     return CUDA_SUCCESS;
 }
 
+/* CUDA_LAUNCH_BLOCKING, as with NVIDIA's driver; a program may set it before its first launch. */
+static bool is_blocking(void)
+{
+    const char *wanted = getenv("CUDA_LAUNCH_BLOCKING");
+
+    return wanted && *wanted && strcmp(wanted, "0");
+}
+
 static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUstream stream_handle, void **parameters,
                               void **extra, const struct launch_events *events)
 {
@@ -268,7 +276,8 @@ static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUst
     for (uint32_t i = 0; i < events->nr && !result; i++) {
         result = sgp_event_record(events->events[i], stream);
     }
-    return sgp_leave(result);
+    result = sgp_leave(result);
+    return !result && is_blocking() ? cuStreamSynchronize(stream_handle) : result;
 }
 
 static const struct launch_events no_events = {.nr = 0};

@@ -245,11 +245,13 @@ static CUresult host_run(struct sgp_command *command)
     sgp_lock();
     sgp_printf_flush(host->stream->object.context);
     sgp_unlock();
+    sgp_is_called = true;
     if (host->function) {
         host->function(host->data);
     } else {
         host->callback(host->handle, host->stream->object.context->error, host->data);
     }
+    sgp_is_called = false;
     return CUDA_SUCCESS;
 }
 
