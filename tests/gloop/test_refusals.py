@@ -16,6 +16,8 @@ from tests.gloop.conftest import Runner
         ("blocks", "gloop: a launch of 0 blocks of 32 threads: a block of this device has at most 1024 threads"),
         ("shared", "bytes of shared memory, 960 of them the kernel's own: a block of this device has at most "),
         ("bounds", "shared memory do not fit: this kernel is for at most 64 threads"),
+        ("before", "gloop: launched; before that cudaErrorMemoryAllocation"),
+        ("thread", "gloop: launched elsewhere"),
         ("slots", "gloop: a block has 32 callbacks that wait; there is no slot for another one"),
         ("own", "gloop: postTaskPerThread captures more than Options::per_thread_bytes"),
         ("keep", "gloop: keep names what is not shared memory, or no multiple of 8 bytes"),

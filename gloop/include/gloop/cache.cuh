@@ -162,7 +162,7 @@ class Cache
     }
 
     int64_t load(Copier &copier, const Piece &piece, int fd) const
-    {
+    try {
         const uint64_t offset = piece.first * page_bytes;
         return in_steps(piece.nr_pages * page_bytes, Copier::bytes_at_once, [&](size_t done, size_t left) {
             const int64_t read = read_all(fd, copier.staging(), left, offset + done);
@@ -172,6 +172,8 @@ class Cache
             }
             return read < 0 ? read : int64_t(left);
         });
+    } catch (const Error &) {
+        return -EIO; /* who waits for the piece has to go on; the kernel's end says why */
     }
 
     void leave(Piece &piece)

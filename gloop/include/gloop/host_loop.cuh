@@ -122,6 +122,7 @@ class HostLoop
             throw Error::of("a host loop of process ", process_, " does not work in its child ", getpid(),
                             ": CUDA does not survive fork; make one there before CUDA is used here");
         }
+        detail::check(cudaSetDevice(device_), "the device"); /* a new thread has the first one */
         const auto kernel = &detail::event_loops<Where, Bound, Entry>;
         const detail::Fit fit = detail::fit_of(reinterpret_cast<const void *>(kernel), device_, blocks, threads, bytes);
         const unsigned long long nr_requests = parts_->service.nr_requests();
@@ -131,9 +132,10 @@ class HostLoop
         for (bool is_left = true; is_left; launch.is_resumed = 1) {
             if (launch.is_resumed) { clear(launch.control, offsetof(detail::Control, next)); }
             nr_kernels_++;
-            kernel<<<fit.nr_blocks, threads, bytes, parts_->stream>>>(launch, entry);
+            void *arguments[] = {&launch, const_cast<Entry *>(&entry)};
+            const auto begun = cudaLaunchKernel(kernel, fit.nr_blocks, threads, arguments, bytes, parts_->stream);
             parts_->service.set_running(true); /* to wake a thread takes longer than the launch */
-            is_left = is_left_after_kernel(launch, fit.nr_blocks);
+            is_left = is_left_after_kernel(launch, fit.nr_blocks, begun);
         }
         parts_->is_clean = parts_->is_clean && parts_->service.nr_requests() == nr_requests;
     }
@@ -178,9 +180,8 @@ class HostLoop
     void clear(detail::Control *control, size_t bytes)
     { detail::check(cudaMemsetAsync(control, 0, bytes, parts_->stream), "the control of a kernel"); }
 
-    bool is_left_after_kernel(const detail::Launch &launch, unsigned nr_blocks)
+    bool is_left_after_kernel(const detail::Launch &launch, unsigned nr_blocks, cudaError_t result)
     {
-        cudaError_t result = cudaGetLastError();
         if (result == cudaSuccess) { result = cudaEventRecord(parts_->ended, parts_->stream); }
         const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
         while (cudaEventQuery(parts_->ended) == cudaErrorNotReady && std::chrono::steady_clock::now() < until) {}

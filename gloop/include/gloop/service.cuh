@@ -95,7 +95,9 @@ class Service
             sockets_.look(); /* empties the bell, first: who rings from now on ends the sleep below */
             const bool is_running = is_running_;
             const unsigned long long before = nr_requests_;
-            for (unsigned look = 0; look < 8 && !nr_knocking_; look++) { look_at_blocks(); } /* sockets take longer */
+            for (unsigned look = 0; !look || (look < 8 && !nr_knocking_); look++) {
+                look_at_blocks();
+            } /* once, surely */
             looking.unlock();
             if (nr_requests_ != before || (is_running && !was_running)) { last = Clock::now(); }
             was_running = is_running;

@@ -16,12 +16,15 @@ inline void *find_in_driver(const char *name)
     return driver ? dlsym(driver, name) : nullptr;
 }
 
-inline std::shared_ptr<uint32_t> make_word()
+inline std::shared_ptr<uint32_t> make_word(int device)
 {
     const Memory memory = make_memory(sizeof(uint32_t), false);
     uint32_t *const pointer = reinterpret_cast<uint32_t *>(memory.get());
-    const std::shared_ptr<uint32_t> word(pointer, [memory](uint32_t *) {
+    const std::shared_ptr<uint32_t> word(pointer, [memory, device](uint32_t *) {
+        int current = device;
+        cudaGetDevice(&current), cudaSetDevice(device);
         if (const auto detach = reinterpret_cast<int (*)()>(find_in_driver("fairgv_yield_detach"))) { detach(); }
+        cudaSetDevice(current);
     });
     check(cudaMemset(pointer, 0, sizeof(uint32_t)), "the word to give way");
     const auto attach = reinterpret_cast<int (*)(unsigned long long)>(find_in_driver("fairgv_yield_attach"));
@@ -37,7 +40,7 @@ inline std::shared_ptr<uint32_t> word_of(int device)
     static std::map<int, std::weak_ptr<uint32_t>> words;
     const std::lock_guard lock(mutex);
     std::shared_ptr<uint32_t> word = words[device].lock();
-    if (!word) { words[device] = word = make_word(); }
+    if (!word) { words[device] = word = make_word(device); }
     return word;
 }
 } // namespace gloop::detail

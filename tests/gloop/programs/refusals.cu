@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <sys/wait.h>
+#include <thread>
 
 using Loop = gloop::DeviceLoop<>;
 
@@ -22,6 +23,24 @@ void launch_beyond_bounds()
 {
     gloop::HostLoop host;
     host.launch<gloop::Shared, gloop::Bounds<64, 2>>(1, 96, [=] __device__(Loop *) {});
+}
+
+/* An error of before that the program has not asked for is none of the launch. */
+void launch_behind_an_error()
+{
+    gloop::HostLoop host;
+    void *nothing;
+    (void)cudaMalloc(&nothing, std::size_t(1) << 60);
+    host.launch(4, 64, [=] __device__(Loop *) {});
+    throw gloop::Error::of("launched; before that ", cudaGetErrorName(cudaGetLastError()));
+}
+
+/* Another thread has the first device, and the loop has its own. */
+void launch_in_another_thread()
+{
+    gloop::HostLoop host;
+    std::thread([&] { host.launch(4, 64, [=] __device__(Loop *) {}); }).join();
+    throw gloop::Error::of("launched elsewhere");
 }
 
 void post_33()
@@ -132,6 +151,8 @@ int main(int nr_arguments, char **arguments)
         {"shared", [] { launch_nothing(1, 32, 10 << 20); }},
         {"blocks", [] { launch_nothing(0, 32, 0); }},
         {"bounds", launch_beyond_bounds},
+        {"before", launch_behind_an_error},
+        {"thread", launch_in_another_thread},
         {"slots", post_33},
         {"own", post_much_per_thread},
         {"keep", keep_global},
