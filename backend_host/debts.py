@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from backend_host.restart.record import Record
 
 BAN_AFTER = 5
-"""Times that a debtor's work was ended. The debts until then are 31 times what each took: a mistake in a program is found before."""
+"""Times that a debtor's work was ended. The debts until then are 31 times what each took: a mistake in a program is found before.
+From then on each is as much as all of these and one more: programs that run already may go on to be ended, and doubling has no end."""
+MAX_DEBT_NS = 1 << 62
+"""146 years. The next daemon refuses a record with a number of 64 bits or more, and would forgive everybody."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ class Debts:
         """Its work was ended, which took so long of others. Gives what it is to be charged for that."""
         with self._lock:
             debt = self._debts.setdefault(debtor, _Debt())
-            more_ns = took_ns << debt.nr
-            debt.left_ns = debt.left(used_ns) + more_ns
+            more_ns = min(took_ns << min(debt.nr, BAN_AFTER), MAX_DEBT_NS)
+            debt.left_ns = min(debt.left(used_ns) + more_ns, MAX_DEBT_NS)
             debt.at_used_ns = used_ns
             debt.nr += 1
             return more_ns

@@ -36,6 +36,9 @@ _MOVES = (DomainEvent.STARTED, DomainEvent.RESUMED, DomainEvent.STOPPED, DomainE
 _OFF = -1
 _AGAIN_S = 2.0
 """After a look that failed."""
+_START_S = 10.0
+"""That a start waits for a libvirtd which takes a connection and says nothing."""
+_END_S = 10.0
 
 log = logging.getLogger("fairgv.domains")
 
@@ -89,6 +92,7 @@ class Domains:
         self._pinned_bytes = pinned_bytes
         self._doorbells = doorbells
         self._uri = uri
+        self._state_dir = state_dir
         lost = "domains that were attached before, and that this daemon does not look for by itself, are served once they are attached again"
         self._written = KeptList(state_dir / "domains.json", str, lost)
         self._adopts_all = adopts_all
@@ -99,26 +103,41 @@ class Domains:
         self._troubles: dict[str, str] = {}
         self._unseen_for = ""
         """Why the last look at them failed; empty: it did not."""
+        self._unwritten_for = ""
+        """Why the list of them could not be written last; empty: it was."""
         self._to_look_at: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._is_stopping = False
         self._thread: threading.Thread | None = None
+        self._watch_lock = threading.Lock()
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Takes up the domains that are there. A libvirt that does not answer is waited for, in the background."""
+        """Takes up the domains that are there. A libvirt that does not answer is waited for, after a while in the background."""
         self._remembered = set(self._written.read())
         if not self._remembered and not self._adopts_all:
             self._vgpus.release_unclaimed("domain")
             return
+        beginning = threading.Thread(target=self._begin, name="domains begin", daemon=True)
+        beginning.start()
+        beginning.join(_START_S)
+        if beginning.is_alive() and self._events is None:
+            cause = "libvirtd at %s has not answered for %.0f s: domains are served once it does; if it hangs: systemctl restart libvirtd"
+            log.error(cause, self._uri, _START_S)
+        else:
+            beginning.join()
+
+    def _begin(self) -> None:
         try:
             trouble = self._watch(waits=True).trouble
         except FairGVError as error:
             trouble = str(error)
+        if self._is_stopping:
+            return
         if trouble and self._remembered:
             log.error("the domains attached before are not served: %s", trouble)
         elif trouble:
             log.info("no domains are served: %s", trouble)
-        elif not self._look(None):
+        elif not self._looked(None):
             self._to_look_at.put(None)
 
     def attach(self, name: str, changes: Changes, region_bytes: int, has_doorbell: bool) -> Message:
@@ -190,21 +209,22 @@ class Domains:
 
     def stop(self) -> None:
         """No event is taken any more; the domains stay attached."""
+        self._is_stopping = True
         if self._events is not None:
             self._events.close()
         if self._thread is not None:
-            self._is_stopping = True
             self._to_look_at.put(None)
-            self._thread.join()
+            self._thread.join(_END_S)  # it may wait for libvirtd
 
     def _watch(self, *, waits: bool = False) -> DomainEvents:
-        if self._events is None:
-            self._events = DomainEvents(
-                self._uri, self._happened, on_reconnect=lambda: self._to_look_at.put(None), waits=waits
-            )
-            self._thread = threading.Thread(target=self._run, name="domains", daemon=True)
-            self._thread.start()
-        return self._events
+        with self._watch_lock:
+            if self._events is None:
+                self._events = DomainEvents(
+                    self._uri, self._happened, on_reconnect=lambda: self._to_look_at.put(None), waits=waits
+                )
+                self._thread = threading.Thread(target=self._run, name="domains", daemon=True)
+                self._thread.start()
+            return self._events
 
     def uuids(self) -> dict[str, str]:
         """Of the domains that are served, by their names."""
@@ -234,11 +254,20 @@ class Domains:
                 unseen.add(self._to_look_at.get())
             if self._is_stopping:
                 return
-            if self._look(None if None in unseen else {uuid for uuid in unseen if uuid is not None}):
+            if self._looked(None if None in unseen else {uuid for uuid in unseen if uuid is not None}):
                 unseen.clear()
 
+    def _looked(self, uuids: set[str] | None) -> bool:
+        """As `_look`, which a mistake of ours does not end for good."""
+        try:
+            return self._look(uuids)
+        except Exception:
+            log.exception("looking at domains failed; trying again")
+            return False
+
     def _look(self, uuids: set[str] | None) -> bool:
-        """At the domains of these UUIDs, None for all that are there or were. False: libvirt did not say, and nothing has changed."""
+        """At the domains of these UUIDs, None for all that are there or were. False: it is to be made again, as libvirt did not say, or not
+        all, or as what was seen is not written down."""
         with self._lock:
             try:
                 sights = {sight.uuid: sight for sight in look_at_all(self._uri, self._unsaid)}
@@ -253,17 +282,22 @@ class Domains:
                 uuids = {*sights, *self._served, *self._remembered}
             uuids |= {uuid for uuid, sight in sights.items() if sight.trouble or self._troubles.get(uuid)}
             for uuid in sorted(uuids):
+                sight = sights.get(uuid)
+                name = uuid if sight is None else sight.name
                 try:
-                    self._reconcile(uuid, sights.get(uuid))
+                    self._reconcile(uuid, sight)
+                    self._tell(uuid, name, "" if sight is None else sight.trouble)
                 except (FairGVError, OSError) as error:
-                    name = sights[uuid].name if uuid in sights else uuid
                     self._tell(uuid, name, f"domain {name} is not served: {error}")
-            if is_all:
+                except Exception as error:  # a mistake of ours, which costs no other domain
+                    self._tell(uuid, name, f"domain {name} is not served: {type(error).__name__}: {error}", error)
+            is_sure = not any(self._troubles.values())
+            if is_all and is_sure:  # else a vGPU may be one's that has a trouble
                 self._vgpus.release_unclaimed("domain")
             for served in self._served.values():
                 self._vgpus.note_run(served.name, served.run_id)
             self._write()
-            return True
+            return not self._unwritten_for and (is_sure or not self._vgpus.has_unclaimed("domain"))
 
     def _reconcile(self, uuid: str, sight: Sight | None) -> None:
         """Makes the vGPU what the definition says, with the lock held."""
@@ -274,7 +308,6 @@ class Domains:
             if served is not None:
                 self._release(served, is_running=False)
             return
-        self._tell(uuid, sight.name, sight.trouble)
         if served is not None and sight.attachment is None and not sight.holds_device:
             self._release(served, sight.is_running)
         elif served is not None:
@@ -306,6 +339,7 @@ class Domains:
             what = "vGPU" if is_elsewhere else "region"
             log.info("domain %s: another %s than before", served.name, what, extra=about(served.name, served.name))
             self._vgpus.remove_if_there(served.name)
+            self._remembered.add(served.uuid)  # there may be no room for it now
             del self._served[served.uuid]
             if is_other:
                 remove_region_file(served.shm_name)
@@ -349,7 +383,6 @@ class Domains:
         if earlier_run not in (_OFF, served.run_id):
             self._vgpus.guest_gone(served.name)  # it ended while no daemon was there
         self._remember(served)
-        self._troubles.pop(served.uuid, None)
         if attachment.is_running:
             self._machine_started(served, attachment)
 
@@ -410,12 +443,21 @@ class Domains:
         self._remembered.discard(served.uuid)
         self._write()
 
-    def _tell(self, uuid: str, name: str, trouble: str) -> None:
-        """Once for each trouble."""
+    def _tell(self, uuid: str, name: str, trouble: str, mistake: Exception | None = None) -> None:
+        """Once for each trouble; of a mistake of ours with where it is."""
         if self._troubles.get(uuid, "") != trouble:
             self._troubles[uuid] = trouble
             if trouble:
-                log.error("%s", trouble, extra=about(domain=name))
+                log.error("%s", trouble, exc_info=mistake, extra=about(domain=name))
 
     def _write(self) -> None:
-        self._written.write(sorted({*self._served, *self._remembered}))
+        """What cannot be written now is written by a later look: the domains are served all the same."""
+        try:
+            self._written.write(sorted({*self._served, *self._remembered}))
+            self._unwritten_for = ""
+        except OSError as error:
+            why = error.strerror or str(error)
+            if self._unwritten_for != why:
+                cause = "which domains are served cannot be written down (%s): make room in %s, and let this daemon write there"
+                log.error(cause, why, self._state_dir)
+            self._unwritten_for = why

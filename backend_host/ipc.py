@@ -188,10 +188,12 @@ class Server:
 
     def adopt(self, connection: socket.socket, session: Session, answer: Message | None = None) -> None:
         """Serves a connection that an earlier daemon had taken. `answer`: to what was asked of that one, with the session's descriptor. OSError
-        where it has ended."""
+        where it has ended, or has no room for an answer as nobody reads there: who does not read keeps no daemon from its start."""
         try:
             if answer is not None:
+                connection.setblocking(False)
                 self._send(session, connection, answer)
+                connection.setblocking(True)
         except OSError:
             session.end()
             raise

@@ -219,9 +219,9 @@ class Machines:
         while not self._is_stopping:
             try:
                 self.look()
-                if is_first:
+                if is_first and not any(self._troubles.values()):  # else a vGPU may be one's that has a trouble
                     self._vgpus.release_unclaimed("machine")
-                is_first = False
+                    is_first = False
             except Exception:
                 log.exception("looking at memory files failed; trying again")
             poll = select.poll()
@@ -334,18 +334,19 @@ class Machines:
     def _adopt(self, wanted: Wanted, limit_s: float = LOOK_S) -> _Served:
         """With the lock held. Waits so long for workers of an earlier daemon. Leaves nothing behind when it fails."""
         memory = open_memory_file(wanted.path)
-        status = os.fstat(memory)
-        served = _Served(wanted, (status.st_dev, status.st_ino))
-        if self._vgpus.claim_machine(wanted.name, wanted.entitlement, served.identity, served.is_paused):
-            os.close(memory)
-            self._served[wanted.name] = served
-            return served
         try:
-            await_sole_use(str(wanted.path), memory, self._table_hash, limit_s)
+            status = os.fstat(memory)
+            served = _Served(wanted, (status.st_dev, status.st_ino))
+            was_there = self._vgpus.claim_machine(wanted.name, wanted.entitlement, served.identity, served.is_paused)
+            if not was_there:
+                await_sole_use(str(wanted.path), memory, self._table_hash, limit_s)
         except BaseException:
             os.close(memory)
             raise
-        self._vgpus.add_machine(wanted.name, wanted.entitlement, memory, served.is_paused)
+        if was_there:
+            os.close(memory)
+        else:
+            self._vgpus.add_machine(wanted.name, wanted.entitlement, memory, served.is_paused)
         self._served[wanted.name] = served
         return served
 

@@ -30,7 +30,7 @@ MOST_FILES = 200
 MOST_SHARED_FILES = 1024
 """On the shelf of one vGPU."""
 MOST_FILES_OF_ALL = 8192
-"""On all of them: half of what the daemon may have open."""
+"""On all of them, which the Gpus have alike: half of what the daemon may have open."""
 MOST_BYTES = 4096
 """Of any message, a worker's last words included."""
 MOST_AT_ONCE = 64
@@ -88,9 +88,10 @@ class _Heard:
 
 
 class Shelves:
-    """Those of all vGPUs of a Gpu. One thread's."""
+    """Those of all vGPUs of a Gpu, with at most so many files. One thread's."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, most_files: int = MOST_FILES_OF_ALL, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most_files = most_files
         self._clock = clock
         self._shelves: dict[int, _Shelf] = {}
         self._heard: dict[Hashable, _Heard] = {}
@@ -181,7 +182,7 @@ class Shelves:
         shelf = self._shelves.get(vgpu, _Shelf())
         if message.key in shelf.shared:
             raise MalformedError("a key for the second time")
-        if shelf.nr_files + len(files) > MOST_SHARED_FILES or self.nr_files + len(files) > MOST_FILES_OF_ALL:
+        if shelf.nr_files + len(files) > MOST_SHARED_FILES or self.nr_files + len(files) > self._most_files:
             log.warning(
                 "vGPU %d: its programs share more memory than there is room for: some of it cannot be opened", vgpu
             )

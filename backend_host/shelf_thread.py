@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Hashable
 
-from backend_host.shelf import Shelves
+from backend_host.shelf import MOST_FILES_OF_ALL, Shelves
 
 _END_S = 10.0
 
@@ -15,8 +15,8 @@ _END_S = 10.0
 class ShelfThread:
     """Thread-safe. A socket is its owner's to close, after `leave`."""
 
-    def __init__(self) -> None:
-        self._shelves = Shelves()
+    def __init__(self, most_files: int = MOST_FILES_OF_ALL) -> None:
+        self._shelves = Shelves(most_files)
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

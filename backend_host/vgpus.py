@@ -142,7 +142,8 @@ class VGpuRegistry(Relocating):
     def claim_machine(
         self, name: str, entitlement: Entitlement, identity: tuple[int, int], is_paused: Callable[[], bool]
     ) -> bool:
-        """Whether an earlier daemon had a vGPU for the machine with this file, which goes on then; else `add_machine` makes one."""
+        """Whether an earlier daemon had a vGPU for the machine with this file, which goes on then; else `add_machine` makes one. RefusedError:
+        as `_go_on` has it."""
         with self._lock:
             of_machines = (vgpu for vgpu in self._vgpus.values() if vgpu.is_unclaimed and vgpu.kind == "machine")
             vgpu = next((vgpu for vgpu in of_machines if _identity(vgpu) == identity), None)
@@ -422,6 +423,11 @@ class VGpuRegistry(Relocating):
                 self.set_kept(vgpu, is_kept=False)
                 self.close_session(vgpu)
 
+    def has_unclaimed(self, kind: str) -> bool:
+        """Whether somebody may still ask for a vGPU of an earlier daemon."""
+        with self._lock:
+            return any(vgpu.is_unclaimed and vgpu.kind == kind for vgpu in self._vgpus.values())
+
     def claim_kept(self, name: str, uid: int) -> VGpu | None:
         """The vGPU of this name that an earlier daemon kept for user `uid`, and this one does. One of another user is removed."""
         with self._lock:
@@ -457,12 +463,16 @@ class VGpuRegistry(Relocating):
         return vgpu
 
     def _go_on(self, vgpu: VGpu, wanted: Wanted) -> None:
-        """As what its machine is to have now."""
-        if vgpu.name != wanted.name:
-            self.rename(vgpu.name, wanted.name)
+        """As what its machine is to have now. RefusedError: it cannot have that, and the vGPU may be asked for again."""
+        try:
+            if vgpu.name != wanted.name:
+                self.rename(vgpu.name, wanted.name)
+            if vgpu.entitlement != wanted.entitlement:
+                self.change(wanted.name, dataclasses.asdict(wanted.entitlement))
+        except RefusedError:
+            vgpu.is_unclaimed = True
+            raise
         vgpu.caretaker.is_paused = wanted.is_paused
-        if vgpu.entitlement != wanted.entitlement:
-            self.change(wanted.name, dataclasses.asdict(wanted.entitlement))
 
     def _collect(self, region: Region, worker: WorkerProcess) -> None:
         """Keeps what an ended worker counted. From a reaper's thread, before its slot is freed."""

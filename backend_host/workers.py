@@ -27,7 +27,7 @@ from backend_host.pools import Pool
 from backend_host.restart.records import WorkerRecord
 from backend_host.restart.store import Store
 from backend_host.service.journal import about
-from backend_host.shelf import PAGE, Message
+from backend_host.shelf import MOST_FILES_OF_ALL, PAGE, Message
 from backend_host.shelf_thread import ShelfThread
 from backend_host.walls.start import AdoptedChild
 from backend_host.worker_log import Pipe, WorkerLog
@@ -98,9 +98,10 @@ class Workers:
         store: Store | None = None,
         gpu: int = 0,
         suspect: Callable[[str], None] = lambda _: None,
+        nr_gpus: int = 1,
     ) -> None:
         """`store`: where workers with a client are kept for the next daemon, as those of Gpu number `gpu`. `suspect` is told why its device may
-        have failed."""
+        have failed. `nr_gpus`: how many there are, for what all may have together."""
         self._suspect = suspect
         self._is_closed = False
         self._is_resting = False
@@ -117,7 +118,7 @@ class Workers:
         self._all: dict[WorkerProcess, Pool] = {}
         self._is_stopping = False
         self._said = WorkerLog()
-        self._shelves = ShelfThread()
+        self._shelves = ShelfThread(MOST_FILES_OF_ALL // nr_gpus)
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
@@ -404,6 +405,9 @@ class Workers:
         except OSError as error:
             log.error("cannot start a worker: %s", error)
             return False
+        except Exception:
+            log.exception("cannot start a worker")
+            return False
         return True
 
     def _reap(self) -> None:
@@ -415,8 +419,19 @@ class Workers:
             for key, _ in self._selector.select(timeout_s):
                 if key.data is None:
                     os.read(self._wake_read, 4096)
-                else:
+                    continue
+                try:
                     self._collect(key.data)
+                except Exception:
+                    log.exception("taking back what worker %d had failed", key.data.process.pid)
+                    self._give_up(key.data)
+
+    def _give_up(self, worker: WorkerProcess) -> None:
+        """One has ended, and not all that follows was done: its slot is free, and whoever waits for it goes on."""
+        with self._lock:
+            if self._all.pop(worker, None) is not None:
+                self._page.worker_free(worker.slot)
+        worker.is_ended.set()
 
     def _collect(self, worker: WorkerProcess) -> None:
         with self._lock:

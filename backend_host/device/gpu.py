@@ -341,7 +341,8 @@ def serving(
     for the next daemon; `left`: what the one before left of it; `peers`: all devices that are served. ConfigError where there is not the memory
     that the configuration says."""
     store = store or Store()
-    capacity = capacity_of(device, config, max(1, len(peers)))
+    nr_gpus = max(1, len(peers))
+    capacity = capacity_of(device, config, nr_gpus)
     if left is not None:
         device = replace(device, context_bytes=left.record.context_bytes, stream_bytes=left.record.stream_bytes)
         device = replace(device, preempts=left.page.is_preemptive)  # as its programs know it
@@ -365,6 +366,7 @@ def serving(
             store=store,
             gpu=number,
             suspect=ward.suspect,
+            nr_gpus=nr_gpus,
         )
         spaces = Spaces(number, page, workers, start, space_settings(device, number, config), store)
         stack.callback(spaces.stop)

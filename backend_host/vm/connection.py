@@ -86,12 +86,21 @@ def qemu_owner(connection: Any, definition: DomainXml) -> RegionOwner:
         user, _, group = label.partition(":")
         uid = _number(user, lambda name: pwd.getpwnam(name).pw_uid)
         if not group:
-            return RegionOwner(uid, pwd.getpwuid(uid).pw_gid)
+            return RegionOwner(uid, _group_of(uid))
         return RegionOwner(uid, _number(group, lambda name: grp.getgrnam(name).gr_gid))
     if sockets := parse_qs(parts.query).get("socket"):
         status = Path(sockets[0]).stat()
         return RegionOwner(status.st_uid, status.st_gid)
     return RegionOwner.this_process()
+
+
+def _group_of(uid: int) -> int:
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except (KeyError, OverflowError) as error:
+        raise VmError(
+            f"the domain runs as user {uid}, whom this host does not know: name a group beside it (+{uid}:+GID)"
+        ) from error
 
 
 def _number(text: str, look_up: Any) -> int:

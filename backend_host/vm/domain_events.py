@@ -19,6 +19,7 @@ from backend_host.vm.errors import NoPermissionError, VmError
 
 RECONNECT_INTERVAL_S = 1.0
 MAX_RECONNECT_INTERVAL_S = 5.0
+_END_S = 10.0
 _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 5, 5
 
 
@@ -83,10 +84,10 @@ class DomainEvents:
         self.close()
 
     def close(self) -> None:
-        """No callback begins after this has returned, except one that is running already."""
+        """No callback begins after this has returned, except one that is running already. A libvirtd that does not answer is left alone."""
         self._stop.set()
         self._lost.set()
-        self._keeper.join()
+        self._keeper.join(_END_S)
 
     def _open(self) -> Any:
         libvirt = self._libvirt

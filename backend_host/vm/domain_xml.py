@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
+from backend_host.config import MAX_REGION_BYTES
 from backend_host.entitlement import PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
 from backend_host.sizes import parse_size
@@ -71,10 +72,11 @@ class Settings:
 
 
 def check_region_size(size: int) -> None:
-    """Raises VmError for what a PCI BAR cannot be."""
-    if size < 1 << 20 or size & (size - 1):
+    """Raises VmError for what a PCI BAR of ours cannot be."""
+    if not 1 << 20 <= size <= MAX_REGION_BYTES or size & (size - 1):
         raise VmError(
-            f"a region is a PCI BAR, so its size is a power of two from 1 MiB on, not {size} bytes: try --region 64M"
+            f"a region is a PCI BAR, so its size is a power of two from 1 MiB to {MAX_REGION_BYTES >> 30} GiB, not {size} bytes: "
+            "try --region 64M"
         )
 
 

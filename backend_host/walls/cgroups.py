@@ -140,16 +140,17 @@ class Groups:
                 self._groups.setdefault(vgpu, self._cgroups.group(name))
 
     def take(self, pid: int, vgpu: int, memory_bytes: int, processes: int) -> Group:
-        """Makes it one of this vGPU's; returns their group. Raises OSError."""
+        """Makes it one of this vGPU's; returns their group. Raises OSError: it is nobody's still."""
         with self._lock:
-            own = self._own.pop(pid)
-            self._vgpu_of[pid] = vgpu
+            own = self._own[pid]
             if vgpu in self._groups:
-                self._left.append(own)
                 self._groups[vgpu].join(pid)
+                self._left.append(own)
                 self._remove_left()
             else:
                 self._groups[vgpu] = self._cgroups.make(own.name, memory_bytes, processes)
+            del self._own[pid]
+            self._vgpu_of[pid] = vgpu
             return self._groups[vgpu]
 
     def allow(self, vgpu: int, memory_bytes: int, processes: int) -> None:

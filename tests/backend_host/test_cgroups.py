@@ -1,5 +1,6 @@
 """How much of the host the workers of a vGPU get, in each version of cgroups that this machine has with the controllers."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.walls import cgroups
-from backend_host.walls.cgroups import OURS, Cgroups, Group, Groups, NoCgroupsError, Version1, Version2
+from backend_host.walls.cgroups import CONTROLLERS, OURS, Cgroups, Group, Groups, NoCgroupsError, Version1, Version2
 from tests.end_to_end.host import wait_until
 
 MEMORY, PROCESSES = 64 << 20, 16
@@ -250,3 +251,34 @@ def test_a_tree_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(NoCgroupsError, match="no cgroup file system is mounted"):
         cgroups.find()
     assert not list(tmp_path.glob(f"{OURS}*"))
+
+
+class _NoRoom(Version1):
+    """Groups that are folders, whose limits cannot be set while there is no room."""
+
+    has_room = True
+
+    def make(self, name: str, memory_bytes: int, processes: int) -> Group:
+        if not self.has_room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        group = self.group(name)
+        for folder in group.folders:
+            folder.mkdir(exist_ok=True)
+        return group
+
+
+def test_a_worker_whose_vgpu_gets_no_group_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends, and the thread that notices it goes on."""
+    monkeypatch.setattr(Group, "join", lambda _group, _pid: None)
+    tree = _NoRoom(dict.fromkeys(CONTROLLERS, tmp_path))
+    groups = Groups(tree, gpu=77)
+    groups.begin(1, MEMORY, PROCESSES)
+    tree.has_room = False
+    with pytest.raises(OSError, match="No space"):
+        groups.take(1, 5, MEMORY, PROCESSES)
+    groups.leave(1)
+    assert list(tmp_path.iterdir()) == []
+    tree.has_room = True
+    groups.begin(2, MEMORY, PROCESSES)
+    group = groups.take(2, 5, MEMORY, PROCESSES)
+    assert [Path(OURS + group.name)] == [folder.relative_to(tmp_path) for folder in tmp_path.iterdir()]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend_host.debts import BAN_AFTER, Debts
+from backend_host.debts import BAN_AFTER, MAX_DEBT_NS, Debts, DebtsRecord
 from scheduler.fair import FairQueuing
 
 S = 1_000_000_000
@@ -78,3 +78,16 @@ def test_a_ban_is_lifted(name: str) -> None:
     assert not debts.is_banned(name)
     assert debts.left_ns(name, 0) == 0
     assert debts.statistics(0) == ()
+
+
+def test_debts_stay_within_what_the_next_daemon_reads() -> None:
+    """However often: one that was refused would have all debts and bans forgiven."""
+    debts = Debts()
+    for _ in range(40):
+        debts.add(DEBTOR, LIMIT_NS, 0)
+    debts.add("user 8", 1 << 63, 0)
+    next_daemons = Debts()
+    next_daemons.recall(DebtsRecord.read(debts.record().written()))
+    assert next_daemons.is_banned(DEBTOR)
+    assert next_daemons.left_ns("user 8", 0) == MAX_DEBT_NS
+    assert debts.add(DEBTOR, LIMIT_NS, 0) == LIMIT_NS << BAN_AFTER, "it doubles no more"

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import errno
+import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,9 +37,28 @@ class Played:
 
     def __init__(self, registry: VGpuRegistry, folder: Path) -> None:
         self.registry = registry
-        self.domains = Domains(registry, "played", folder, True, Doorbells(folder / "doorbells", ME), PLAIN, 0)
+        self.folder = folder
+        self.domains = self.another()
         self.shm_name = f"fairgv-test-{os.getpid()}"
         self.sights: list[Sight] = []
+
+    def another(self, *, adopts_all: bool = True) -> Domains:
+        return Domains(
+            *(self.registry, "played", self.folder, adopts_all, Doorbells(self.folder / "doorbells", ME), PLAIN, 0)
+        )
+
+    def restart(self) -> None:
+        """The next daemon, which has this one's vGPUs and has not looked yet."""
+        for vgpu in self.registry._vgpus.values():
+            vgpu.is_unclaimed, vgpu.caretaker.is_paused = True, lambda: True
+        self.domains = self.another()
+
+    def is_claimed(self) -> bool:
+        [vgpu] = self.registry._vgpus.values()
+        return not vgpu.is_unclaimed
+
+    def written(self) -> object:
+        return json.loads((self.folder / "domains.json").read_text())
 
     def vgpu(self, entitlement: Entitlement, run_id: int = OFF) -> VGpuStatistics:
         """The vGPU, after a look at the domain: with this in its definition, off or in its run of that number."""
@@ -56,7 +77,7 @@ class Played:
         )
         self.sights = [Sight("uuid", "vm", attachment.is_running, attachment.is_running, attachment)]
         self.domains._look(None)
-        [found] = self.registry.statistics()
+        [found] = [vgpu for vgpu in self.registry.statistics() if vgpu.kind == "domain"]
         return found
 
 
@@ -74,8 +95,30 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
         stack.callback(registry.remove_all)
         played = Played(registry, tmp_path)
         stack.callback(remove_region_file, played.shm_name)
+        stack.callback(remove_region_file, f"{played.shm_name}-other")
         monkeypatch.setattr(domains, "look_at_all", lambda _uri, _unsaid: played.sights)
         yield played
+
+
+@contextlib.contextmanager
+def looking(played: Played) -> Iterator[None]:
+    """The thread, told of the domain."""
+    thread = threading.Thread(target=played.domains._run)
+    thread.start()
+    try:
+        played.domains._to_look_at.put("uuid")
+        yield
+    finally:
+        played.domains._is_stopping = True
+        played.domains._to_look_at.put(None)
+        thread.join()
+
+
+def fails(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 def test_a_domain_goes_to_another_gpu_at_its_next_start(played: Played, caplog: pytest.LogCaptureFixture) -> None:
@@ -141,15 +184,216 @@ def test_a_look_that_failed_is_made_again(
 
     monkeypatch.setattr(domains, "look_at_all", look_at_all)
     monkeypatch.setattr(domains, "_AGAIN_S", 0.01)
-    thread = threading.Thread(target=played.domains._run)
-    thread.start()
-    try:
-        played.domains._to_look_at.put("uuid")
+    with looking(played):
         wait_until(lambda: played.registry.statistics()[0].name == "renamed", "it was looked at again")
-    finally:
-        played.domains._is_stopping = True
-        played.domains._to_look_at.put(None)
-        thread.join()
     assert looks == [before.name] * 3
     assert caplog.text.count("cannot look at domains, and tries again: it is busy") == 1
     assert played.domains._unseen_for == ""
+
+
+def test_a_vgpu_whose_domain_libvirt_does_not_tell_of_waits_for_it(played: Played) -> None:
+    """At the first look after a restart: its programs would be ended for nothing."""
+    before = played.vgpu(PLAIN, run_id=5)
+    known = played.sights
+    played.restart()
+    played.sights = [dataclasses.replace(sight, attachment=None, trouble="it does not tell") for sight in known]
+    assert not played.domains._look(None), "it is looked at again"
+    assert played.registry.statistics() == (before,)
+    assert not played.is_claimed()
+    played.sights = known
+    assert played.domains._look(None)
+    assert played.is_claimed()
+    assert played.domains.uuids() == {"vm": "uuid"}
+
+
+def test_a_vgpu_whose_domain_cannot_be_adopted_yet_waits_for_it(
+    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = played.vgpu(PLAIN, run_id=5)
+    played.restart()
+    with monkeypatch.context() as patch:
+        patch.setattr(domains, "label_region", fails(VmError("no label")))
+        assert not played.domains._look(None)
+        assert not played.domains._look(None)
+        assert caplog.text.count("domain vm is not served: no label") == 1, "not with each look"
+        assert played.registry.statistics() == (before,)
+    assert played.domains._look(None)
+    assert played.is_claimed()
+
+
+def test_a_vgpu_whose_domain_is_gone_goes_although_another_has_a_trouble(played: Played) -> None:
+    """In the end: a trouble that lasts has looks made as long as something may be waiting for its end."""
+    played.vgpu(PLAIN, run_id=5)
+    known = played.sights
+    played.restart()
+    trouble = dataclasses.replace(known[0], uuid="other", name="other", attachment=None, trouble="it lasts")
+    played.sights = [trouble]
+    assert not played.domains._look(None)
+    played.sights = [dataclasses.replace(trouble, trouble="")]
+    assert played.domains._look(None)
+    assert played.registry.statistics() == ()
+    played.sights = [trouble]
+    assert played.domains._look(None), "nothing waits"
+
+
+def test_a_definition_that_asks_too_much_after_a_restart(played: Played) -> None:
+    """It has the vGPU that it had once that is corrected."""
+    played.vgpu(PLAIN, run_id=5)
+    before = played.registry._vgpus["vm"]
+    played.restart()
+    played.registry.open_session("beside", Entitlement(request=80, gpu="0"), REGION_BYTES, os.getuid())
+    played.vgpu(Entitlement(request=50), run_id=5)
+    assert played.domains.uuids() == {}
+    assert before.is_unclaimed
+    assert before.caretaker.is_paused(), "as long as nobody tells how its machine is"
+    assert played.vgpu(Entitlement(weight=3), run_id=5).weight == 3
+    assert played.domains.uuids() == {"vm": "uuid"}
+    assert played.registry._vgpus["vm"] is before
+    assert not before.is_unclaimed
+
+
+def test_a_domain_that_waits_for_room_is_remembered(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only those are served that were attached."""
+    played.vgpu(PLAIN)
+    assert played.written() == ["uuid"]
+    played.restart()
+    played.domains = played.another(adopts_all=False)
+    played.domains._remembered = {"uuid"}
+    played.vgpu(PLAIN)
+    with monkeypatch.context() as patch:
+        patch.setattr(domains, "label_region", fails(VmError("no room")))
+        [sight] = played.sights
+        assert sight.attachment is not None
+        larger = dataclasses.replace(sight.attachment, region_bytes=2 * REGION_BYTES)
+        played.sights = [dataclasses.replace(sight, attachment=larger)]
+        played.domains._look(None)
+    assert played.domains.uuids() == {}
+    assert played.domains.has_unseen
+    assert played.written() == ["uuid"]
+    played.domains._look(None)
+    assert played.domains.uuids() == {"vm": "uuid"}
+    assert not played.domains.has_unseen
+
+
+def test_a_mistake_with_one_domain_costs_no_other(
+    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    played.vgpu(PLAIN)
+    [sight] = played.sights
+    assert sight.attachment is not None
+    attachment = dataclasses.replace(
+        sight.attachment, uuid="other", domain="other", shm_name=f"{played.shm_name}-other"
+    )
+    other = dataclasses.replace(sight, uuid="other", name="other", attachment=attachment)
+    mad = dataclasses.replace(
+        sight, uuid="mad", name="mad", attachment=dataclasses.replace(attachment, uuid="mad", domain="mad")
+    )
+    played.sights = [sight, mad, other]
+    adopt = played.domains._adopt
+    monkeypatch.setattr(
+        *(
+            played.domains,
+            "_adopt",
+            lambda each: adopt(each) if each.domain != "mad" else fails(OverflowError("high"))(),
+        )
+    )
+    played.domains._look(None)
+    played.domains._look(None)
+    assert played.domains.uuids() == {"vm": "uuid", "other": "other"}
+    assert caplog.text.count("domain mad is not served: ") == 1
+    assert "Traceback" in caplog.text, "a mistake of ours is told with where it is"
+
+
+def test_a_list_that_cannot_be_written_costs_no_domain(
+    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(played.domains._written, "write", fails(OSError(errno.ENOSPC, "No space left on device")))
+        played.vgpu(PLAIN)
+        assert not played.domains._look(None), "it is written again"
+    assert played.domains.uuids() == {"vm": "uuid"}
+    assert caplog.text.count("cannot be written down (No space left on device): make room in") == 1
+    assert "ERROR" in caplog.text
+    assert played.domains._look(None)
+    assert played.written() == ["uuid"]
+
+
+def test_a_mistake_does_not_end_the_thread(
+    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    played.vgpu(PLAIN, run_id=5)
+    played.sights = [dataclasses.replace(sight, name="renamed") for sight in played.sights]
+    looks: list[str] = []
+
+    def look_at_all(_uri: str, _unsaid: Entitlement) -> list[Sight]:
+        looks.append("look")
+        if len(looks) < 2:
+            raise KeyError(0)
+        return played.sights
+
+    monkeypatch.setattr(domains, "look_at_all", look_at_all)
+    monkeypatch.setattr(domains, "_AGAIN_S", 0.01)
+    with looking(played):
+        wait_until(lambda: played.registry.statistics()[0].name == "renamed", "it was looked at again")
+    assert "looking at domains failed; trying again" in caplog.text
+
+
+def test_an_attach_that_cannot_be_written_down_is_served(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The definition has the device by then."""
+    played.vgpu(PLAIN)
+    [attachment] = (sight.attachment for sight in played.sights)
+    assert attachment is not None
+    played.registry.remove_all()
+    played.domains = played.another()
+
+    class Attaching:
+        def __init__(self, _uri: str, _unsaid: Entitlement, before_plug: Callable[[Path], None], **_: object) -> None:
+            self.before_plug = before_plug
+
+        def attach(self, *_: object) -> Attachment | None:
+            self.before_plug(Path("/dev/shm") / played.shm_name)
+            return attachment
+
+    monkeypatch.setattr(domains, "LibvirtDomains", Attaching)
+    monkeypatch.setattr(domains, "unsaid_of", lambda _uri, _name, unsaid: unsaid)
+    monkeypatch.setattr(played.domains, "_watch", lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(played.domains._written, "write", fails(OSError(errno.ENOSPC, "No space left on device")))
+        assert "has a vGPU" in played.domains.attach("vm", {}, REGION_BYTES, has_doorbell=False)["text"]
+    assert played.domains.uuids() == {"vm": "uuid"}
+    assert played.registry.statistics()[0].name == "vm"
+    played.domains._look(None)
+    assert played.written() == ["uuid"]
+
+
+def test_a_libvirtd_that_does_not_answer_keeps_no_daemon_from_its_start(
+    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that takes connections and says nothing: its domains are served once it does."""
+    played.vgpu(PLAIN, run_id=5)
+    played.restart()
+    answers = threading.Event()
+
+    class Waiting:
+        trouble = ""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            assert answers.wait(60)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(domains, "DomainEvents", Waiting)
+    monkeypatch.setattr(domains, "_START_S", 0.01)
+    starting = threading.Thread(target=played.domains.start, daemon=True)
+    starting.start()
+    starting.join(10)
+    try:
+        assert not starting.is_alive()
+        assert "libvirtd at played has not answered for" in caplog.text
+        assert not played.is_claimed()
+    finally:
+        answers.set()
+    wait_until(lambda: played.domains.uuids() == {"vm": "uuid"}, "it is served")
+    assert played.is_claimed()
+    played.domains.stop()

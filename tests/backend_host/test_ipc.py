@@ -1,5 +1,7 @@
 """The control socket: answers, refusals, sessions that end when their connection does, descriptors, hostile lines."""
 
+import contextlib
+import json
 import os
 import socket
 import stat
@@ -125,4 +127,44 @@ def test_who_waits_for_an_answer_is_told_that_there_is_none(tmp_path: Path) -> N
     connection.abandon()  # nobody waits any more
     other.join()
     is_over.set()
+    server.stop()
+
+
+def test_a_peer_that_does_not_read_keeps_no_daemon_from_its_start(tmp_path: Path, peer: Peer) -> None:
+    """Of whom the daemon before had a request, and whose socket is full."""
+    server = Server(tmp_path / "other.sock", peer.handle)
+    ours, theirs = socket.socketpair()
+    session = Session(os.getuid())
+    session.at_end(peer.ended.set)
+    failed: list[OSError] = []
+
+    def adopt() -> None:
+        try:
+            server.adopt(ours, session, {"name": "vm"})
+        except OSError as error:
+            failed.append(error)
+
+    with theirs, ours:
+        ours.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(4096))
+        ours.setblocking(True)
+        thread = threading.Thread(target=adopt, daemon=True)
+        thread.start()
+        thread.join(5)
+        assert not thread.is_alive()
+    assert len(failed) == 1
+    assert peer.ended.is_set()
+    server.stop()
+
+
+def test_a_peer_of_the_daemon_before_is_answered_and_served(tmp_path: Path, peer: Peer) -> None:
+    server = Server(tmp_path / "other.sock", peer.handle)
+    ours, theirs = socket.socketpair()
+    with theirs, theirs.makefile("rb") as reader:
+        server.adopt(ours, Session(os.getuid()), {"name": "vm"})
+        assert json.loads(reader.readline()) == {"name": "vm"}
+        theirs.sendall(b'{"op": "a"}\n')
+        assert json.loads(reader.readline())["echo"] == {"op": "a"}
     server.stop()

@@ -322,3 +322,28 @@ def test_processors_that_come_after_the_memory(house: House, monkeypatch: pytest
         monkeypatch.setattr(MachineProcess, "threads", lambda _: QemuThreads(process.pid, (process.pid,)))
         house.machines.look()
         assert "not known" not in house.vgpus()["web"].coscheduling.way
+
+
+def test_one_that_asks_too_much_after_a_restart(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the vGPU that it had once that is corrected, and nothing is left open meanwhile."""
+    with memory_file() as path:
+        house.keep(Wanted("vm", path, Entitlement()))
+        before = house.registry._vgpus["vm"]
+        before.is_unclaimed = True
+        house.machines.stop()
+        house.machines = house.another()
+        house.registry.open_session("beside", Entitlement(request=80), REGION_BYTES, os.getuid())
+        nr_open = len(list(Path("/proc/self/fd").iterdir()))
+        house.keep(Wanted("vm", path, Entitlement(request=50)))
+        assert "is more than GPU 0 has left" in house.sight("vm").trouble
+        assert len(list(Path("/proc/self/fd").iterdir())) == nr_open
+        assert before.is_unclaimed
+
+        looks: list[None] = []
+        look = house.machines.look
+        monkeypatch.setattr(house.machines, "look", lambda: looks.append(look()))
+        house.machines.start()
+        wait_until(lambda: len(looks) >= 2, "the first look is over, with what follows it")
+        house.machines.keep({"vm": Wanted("vm", path, Entitlement(weight=3))})
+        wait_until(lambda: not before.is_unclaimed, "it is served")
+        assert house.registry._vgpus["vm"] is before

@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from backend_host import shelf
+from backend_host.config import Config
+from backend_host.device.control import ControlPage
+from backend_host.devices import probe
 from backend_host.shelf import DROP, FIND, FOUND, PUT, Message, Shelves
 from backend_host.shelf_thread import ShelfThread
+from backend_host.worker_start import worker_start
+from backend_host.workers import Workers
 
 KEY, OTHER = (1, 2), (1, 3)
 
@@ -177,8 +182,8 @@ def test_a_shelf_is_full_at_some_time(workers: Sequence[Worker], shelves: Shelve
     assert second.found(OTHER) == 1
 
 
-def test_all_shelves_together_are_full_at_some_time(shelves: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf, "MOST_FILES_OF_ALL", 3)
+def test_all_shelves_together_are_full_at_some_time() -> None:
+    shelves = Shelves(most_files=3)
     workers = [Worker(shelves, vgpu) for vgpu in range(3)]
     for worker in workers:
         worker.say(PUT, KEY, 4096, nr_files=2)
@@ -186,6 +191,17 @@ def test_all_shelves_together_are_full_at_some_time(shelves: Shelves, monkeypatc
     assert [worker.found(KEY) for worker in workers] == [2, 0, 0]
     for worker in workers:
         worker.close()
+    shelves.close()
+
+
+def test_gpus_have_alike_of_what_the_daemon_may_have_open(control: ControlPage) -> None:
+    start = worker_start(probe("soft", Config().softgpu_library)[0], Config(), frozenset(), None)
+    workers = Workers(control, start, 0, nr_gpus=8)
+    workers.start()
+    try:
+        assert 8 * workers._shelves._shelves._most_files == shelf.MOST_FILES_OF_ALL
+    finally:
+        workers.stop()
 
 
 def test_a_flood_ends(shelves: Shelves) -> None:

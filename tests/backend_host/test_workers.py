@@ -21,7 +21,7 @@ from backend_host.pools import Pool
 from backend_host.walls import cgroups
 from backend_host.walls.cgroups import Groups
 from backend_host.worker_process import WorkerProcess
-from backend_host.worker_start import worker_start
+from backend_host.worker_start import WorkerStart, worker_start
 from backend_host.workers import (
     MAX_FAILURES,
     Assignment,
@@ -249,6 +249,22 @@ def test_what_follows_an_end_cannot_stop_the_reaper(
 
     workers = make_workers(MISSING)
     assert workers.assign(assignment(region_fd), fail).is_ended.wait(60)
+    end = End()
+    workers.assign(assignment(region_fd), end)
+    assert end.wait() == EXIT_NO_LIBRARY
+
+
+def test_a_mistake_at_an_end_costs_no_other_worker(
+    make_workers: MakeWorkers, region_fd: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError(0)
+
+    workers = make_workers(MISSING)
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerStart, "leave", fail)
+        assert workers.assign(assignment(region_fd), End()).is_ended.wait(60)
+    assert "taking back what worker" in caplog.text
     end = End()
     workers.assign(assignment(region_fd), end)
     assert end.wait() == EXIT_NO_LIBRARY

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend_host.config import MAX_REGION_BYTES
 from backend_host.entitlement import MAX_QUOTA_BYTES, MAX_WEIGHT, PLAIN, Entitlement
 from backend_host.vm.access import check_locked_memory, denial_remedy
 from backend_host.vm.domain_xml import (
@@ -123,7 +124,7 @@ def test_devices_that_cannot_be_served(device: str, reason: str) -> None:
         definition(device).check_device()
 
 
-@pytest.mark.parametrize("size", [0, 1 << 19, 3 << 20])
+@pytest.mark.parametrize("size", [0, 1 << 19, 3 << 20, MAX_REGION_BYTES << 1, 1 << 70])
 def test_a_region_is_a_bar(size: int) -> None:
     with pytest.raises(VmError, match="a power of two"):
         check_region_size(size)
