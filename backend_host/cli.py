@@ -71,7 +71,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=VersionAction)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    start = commands.add_parser("start", help="start the daemon")
+    start = commands.add_parser("start", help="start the daemon", epilog="Example: fairgv-host start --device soft")
     _add_settings(start)
     start.add_argument(
         "--foreground",
@@ -161,7 +161,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     attach.set_defaults(run=_attach)
 
-    change = commands.add_parser("set", help="another entitlement for a vGPU, while it runs")
+    change = commands.add_parser(
+        "set",
+        help="another entitlement for a vGPU, while it runs",
+        epilog="Example: fairgv-host set web --weight 3 --limit 50",
+    )
     change.add_argument("domain", metavar="DOMAIN", help="or the name of any other vGPU")
     add_options(change, is_new=False)
     change.set_defaults(run=_set)
@@ -178,7 +182,7 @@ def make_parser() -> argparse.ArgumentParser:
     for those in (suspending, migrating, draining, balancing, space):
         those.add_commands(commands, _connect)
 
-    detach = commands.add_parser("detach", help="take the vGPU away again")
+    detach = commands.add_parser("detach", help="take the vGPU away again", epilog="Example: fairgv-host detach web")
     detach.add_argument("domain", metavar="DOMAIN", help="or the name of a vGPU that was attached with --shm")
     detach.set_defaults(run=_detach)
     return parser

@@ -79,7 +79,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fairgv-run",
         description="Runs a CUDA program of this host as a guest of FairGV.",
-        epilog="The program's exit status is passed on; 127: there is no such program, 126: it cannot be executed, 1: it cannot be served.",
+        epilog="The program's exit status is passed on; 127: there is no such program, 126: it cannot be executed, 1: it cannot be served. "
+        "Example: fairgv-run --weight 2 -- ./vectorAdd",
     )
     parser.add_argument("--version", action="store_true", help="print it, and end")
     parser.add_argument("--vgpu", metavar="NAME", help="share the vGPU of this name; made if there is none")

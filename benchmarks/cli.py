@@ -11,6 +11,7 @@ from benchmarks.document import command_line
 from benchmarks.experiment import Conduct, add_common_options, positive
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.suite import SUITES, run_suite
+from scheduler.help_text import Paragraphs
 from scheduler.version import VersionAction
 
 EXIT_REFUSED = 1
@@ -51,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
             name,
             help=experiment.summary,
             description=module.__doc__ if module else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Paragraphs,
         )
         experiment.add_options(command)
         add_common_options(command, experiment)

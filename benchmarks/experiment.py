@@ -358,7 +358,7 @@ def plot_format(path: Path) -> str:
     try:
         from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415 - an optional dependency
     except ImportError:
-        raise NotMeasurableError("matplotlib is not installed: pip install 'fairgv[plot]'") from None
+        raise NotMeasurableError("matplotlib is not installed: make setup brings it") from None
     found = path.suffix.removeprefix(".").lower()
     if found not in FigureCanvasBase.filetypes:
         raise NotMeasurableError(f"{path}: pictures have names that end in .png, or in another of matplotlib's formats")

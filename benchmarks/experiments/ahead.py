@@ -4,7 +4,7 @@ A program whose kernels read all of its memory, and change a part of it, moves t
 neighbour on each of them. Each counts what it has done all the time. What it does a second from the order to move until the program is to
 stand is set beside what it did a second before the order.
 
-    fairgv-bench ahead --sizes 1G,8G --moves 10 --json ahead.json --plot ahead.png
+    fairgv-bench ahead --sizes 1G,8G --moves 10 --plot ahead.png
 
 Before the move the one neighbour shares its Gpu with the program, and the other one has its own Gpu alone; so it is while memory is copied.
 

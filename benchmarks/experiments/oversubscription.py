@@ -9,7 +9,7 @@ serial: the time that both take together, over that of one after the other.
 servers: programs of 14.4 % of the card with a pause behind each request, as many as make 86 to 144 % of it (Gemini, figure 20). Throughput,
 over that where all fits, and over that of one after the other.
 
-    fairgv-bench oversubscription --memory 16G --seconds 30 --plot oversubscription.png
+    fairgv-bench oversubscription --memory 16G --plot oversubscription.png
 
 Wrong when a run is short beside the turns: those last up to 5 s while others wait for their memory.
 """
@@ -100,7 +100,8 @@ class Oversubscription(Experiment):
         told = ", ".join(f"{format_size(size)} on {device}" for device, size in MEMORY.items())
         parser.add_argument("--memory", type=_size, metavar="SIZE", help=f"of the small card ({told})")
         names = [load.name for load in LOADS]
-        parser.add_argument("--loads", choices=names, action="append", help="which (default: all); may be repeated")
+        told = f"one of: {'; '.join(names)} (default: all); may be repeated"
+        parser.add_argument("--loads", choices=names, action="append", metavar="NAME", help=told)
 
     def check(self, options: argparse.Namespace) -> None:
         """The device is known."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from scheduler.help_text import Paragraphs
 from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY
 from scheduler.simulator.bounds import BoundsError, check_bounds, join_dashes, percentages
@@ -35,10 +36,10 @@ mean, poisson-6x6ms-126ms as they come, at random, one in 126 ms in the mean; an
 
 examples:
   fairgv-sim --vgpus 1:2:3 --workload mm
-  fairgv-sim --policy fair,first-come,credit-poll,strict --vgpus 1:2:2:3:3:4 --workload bs --cores 3
+  fairgv-sim --policy fair,strict --vgpus 1:2:2:3:3:4 --workload bs --cores 3
   fairgv-sim --vgpus 1:1 --workload kernel-50us,kernel-5ms --preemptive
-  fairgv-sim --vgpus 1:1:1 --request 30:40:30 --limit 60:60:40 --workload kernel-5ms
-  fairgv-sim --vgpus 1:1 --workload requests-6x6ms-90ms,kernel-5ms --quota bursts
+  fairgv-sim --vgpus 1:1:1 --request 30:40:30 --limit 60 --workload kernel-5ms
+  fairgv-sim --workload requests-6x6ms-90ms,kernel-5ms --quota bursts
   fairgv-sim --vgpus 1x2000:2x1000 --gpus 64 --seconds 5 --json report.json
 {host_command.EXAMPLES}
 docs/scheduling.md tells what the columns mean, docs/devices.md those with --arrivals.
@@ -93,7 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="fairgv-sim",
         description="Simulates vGPUs that share GPUs, under the daemon's policies and others, and prints what each got.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Paragraphs,
     )
     parser.add_argument(
         "--policy",

@@ -14,8 +14,8 @@ from scheduler.simulator.host.settings import HostSettings, MoveCosts, Power
 MAX_GPUS = 64
 EXAMPLES = """\
   fairgv-sim --arrivals 5 --balance off,balance --orders 3
-  fairgv-sim --arrivals 7,5,3 --gpus 4 --balance off,balance,compact --orders 50 --json orders.json --plot orders.png
-  fairgv-sim --arrivals 5 --programs matrixMul,alexnet,nw,hotspot --gpus 2 --pause-ms 1050 --moves-gbs 25
+  fairgv-sim --arrivals 7,5 --balance off,compact --orders 50 --plot orders.png
+  fairgv-sim --arrivals 5 --programs alexnet,nw --pause-ms 1050 --moves-gbs 25
 """
 _OF_VGPUS = (
     *("vgpus", "request", "limit", "workload", "cores", "seconds", "keep_turns"),
