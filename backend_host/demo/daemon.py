@@ -16,6 +16,7 @@ from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
 from backend_host.vm.interrupts import delayed_signals
 from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
+from backend_host.walls.settings import WALLS
 
 START_LIMIT_S = 180
 END_LIMIT_S = 30
@@ -62,7 +63,8 @@ class PrivateDaemon:
 
     def __enter__(self) -> Self:
         settings = {"libvirt_uri": self._libvirt_uri, "web": self._web}
-        self._config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+        walls = f"[walls]\nallow_missing = {json.dumps(WALLS)}\n"  # its guests are its own; the log says which are not to be had
+        self._config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()) + walls)
         command = [sys.executable, "-m", "backend_host.cli", "--state-dir", str(self._state_dir), "start"]
         try:
             with self._log.open("wb") as log:
