@@ -76,8 +76,7 @@ SGP_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *nu
     }
     *numBlocks = 0;
     /* As NVIDIA's: a kernel's own bound is not looked at, and its launch says so. */
-    if ((uint32_t)blockSize <= SGP_MAX_BLOCK_THREADS &&
-        dynamicSMemSize <= (size_t)settings->max_dynamic_shared_bytes) {
+    if ((uint32_t)blockSize <= SGP_MAX_BLOCK_THREADS && dynamicSMemSize <= (size_t)settings->max_dynamic_shared_bytes) {
         *numBlocks = sgp_blocks_per_multiprocessor(kernel, (uint32_t)blockSize, dynamicSMemSize);
     }
     return sgp_leave(CUDA_SUCCESS);
