@@ -24,7 +24,7 @@ from backend_host.vm.accelerator import choose_accelerator
 from backend_host.vm.guest import Guest, NewsCallback, follow_guests
 from backend_host.vm.guest_output import Progress
 from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, GuestCommand, build_image
-from backend_host.vm.interrupts import InterruptedBySignalError
+from backend_host.vm.interrupts import InterruptedBySignalError, delayed_signals
 from backend_host.vm.private_libvirt import PrivateLibvirt
 
 PROGRAM_FOLDER = PACKAGE_ROOT / "build/programs"
@@ -60,7 +60,8 @@ class Demo:
         with ExitStack() as stack:
             libvirt = stack.enter_context(PrivateLibvirt())
             self._say("a libvirtd of our own runs")
-            state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=STATE_PREFIX)))
+            with delayed_signals():  # else one that comes between its making and its keeping leaves it
+                state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=STATE_PREFIX)))
             state_dir.chmod(0o711)
             web = _free_address()
             daemon = stack.enter_context(PrivateDaemon(state_dir, libvirt.uri, web))
