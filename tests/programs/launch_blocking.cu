@@ -27,7 +27,8 @@ int main()
     *flag = 0;
     set_late<<<1, 1>>>(flag);
     CHECK(cudaGetLastError());
-    printf("behind the launch the kernel has %s\n", *(volatile int *)flag ? "ended" : "not ended");
+    bool has_ended = *(volatile int *)flag != 0;
+    printf("behind the launch the kernel has %s\n", has_ended ? "ended" : "not ended");
 
     cudaGraph_t graph;
     cudaGraphExec_t executable;
@@ -42,6 +43,7 @@ int main()
     CHECK(cudaStreamSynchronize(stream));
 
     write_far<<<1, 1>>>(reinterpret_cast<int *>(8));
-    printf("a launch that faults: %s\n", cudaGetErrorName(cudaGetLastError()));
-    return 0;
+    cudaError_t error = cudaGetLastError();
+    printf("a launch that faults: %s\n", cudaGetErrorName(error));
+    return verdict(has_ended && error == cudaErrorIllegalAddress);
 }
