@@ -30,6 +30,9 @@ from tests.outcomes import read
 NR_AGAIN = 3
 """As many failures may run again. More at once are no accident, and each can take its whole time limit."""
 
+NR_LINES = 10
+"""Of what a flaky test failed with."""
+
 
 @dataclass(frozen=True)
 class Again:
@@ -61,6 +64,12 @@ def run_alone(test: str, root: Path) -> Again:
 def first_output(reports: list[pytest.TestReport]) -> str:
     sections = [f"--- {name} ---\n{text}" for name, text in reports[-1].sections]
     return "\n".join([*(report.longreprtext for report in reports), *sections])
+
+
+def why(reports: list[pytest.TestReport]) -> list[str]:
+    """The lines that pytest marks: the run may be the only trace of a machine that is gone."""
+    lines = [line for report in reports for line in report.longreprtext.splitlines()]
+    return [line for line in lines if line.startswith("E ")][:NR_LINES]
 
 
 def nr_failures(failed: dict[str, list[pytest.TestReport]]) -> int:
@@ -106,6 +115,7 @@ class Gate:
         self._root = config.rootpath
         self._folder = config.rootpath / "build" / "flaky"
         self._flaky: dict[str, Path] = {}
+        self._why: dict[str, list[str]] = {}
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @pytest.hookimpl(optionalhook=True)
@@ -141,6 +151,7 @@ class Gate:
             reports[-1].sections.append(("the second time, alone", again.output))
             return
         self._flaky[test] = self._keep(test, first_output(reports), again.output)
+        self._why[test] = why(reports)
         stats = terminal.stats
         for kind in ("failed", "error"):
             stats[kind] = [report for report in stats.get(kind, []) if report.nodeid != test]
@@ -163,6 +174,8 @@ class Gate:
             terminalreporter.section("flaky")
         for test, path in self._flaky.items():
             terminalreporter.write_line(f"FLAKY {test}: failed, then passed alone; {path.relative_to(self._root)}")
+            for line in self._why[test]:
+                terminalreporter.write_line(line)
 
 
 def pytest_configure(config: pytest.Config) -> None:

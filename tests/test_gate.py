@@ -86,7 +86,9 @@ def test_a_run_without_failures_is_as_ever(planted: Planted) -> None:
 def test_who_passes_alone_is_told_as_flaky_and_the_run_passes(planted: Planted) -> None:
     status, output = planted.run(FLAKY, "-n", "2")
     assert (status, closing(output)) == (0, "2 passed, 1 flaky")
-    assert "FLAKY test_planted.py::test_flaky" in output.partition("= flaky =")[2]
+    told = output.partition("= flaky =")[2]
+    assert "FLAKY test_planted.py::test_flaky" in told
+    assert re.search(r"^E .*assert 1 == 2$", told, re.MULTILINE)
     assert "FAILURES" not in output
     (kept,) = planted.kept()
     name, first, second = re.split(r"\n\n=== .* ===\n", kept)
