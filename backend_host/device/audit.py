@@ -69,6 +69,11 @@ class Audit:
         return sum(claim.nr_workers > 0 for claim in self._claims.values())
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether any has the GPU, waits for it or has work on it, by its own word; or something is wrong."""
+        return bool(self.wrong) or any(claim.uses or claim.waits or claim.works for claim in self._claims.values())
+
+    @property
     def nr_working(self) -> int:
         """How many say that they have work on the device."""
         return sum(claim.works for claim in self._claims.values())

@@ -36,8 +36,8 @@ from backend_host.looking import Looking
 
 LOOK_S = 0.02
 """Two looks are within 50 ms, also where a look comes late by half of its time."""
-_ALONE_S = 0.2
-"""While no two vGPUs have programs nobody can take anything from another."""
+_QUIET_S = 0.2
+"""While no two vGPUs have programs, or none of them wants the GPU, nobody can take anything from another."""
 _AGAIN_S = 0.001
 """What is wrong is looked at once more after that: an honest worker may be between a bit and its phase in both looks, and is soon behind it."""
 _TIME_MOST_NS = 50_000_000
@@ -108,18 +108,20 @@ class Auditor(Looking):
         """Times that the grant was mended."""
 
     def _run(self) -> None:
-        period_s = _ALONE_S
+        period_s = _QUIET_S
         while not self._is_stopping.wait(period_s):
-            period_s = LOOK_S if self.look() > 1 else _ALONE_S
+            period_s = LOOK_S if self.look() else _QUIET_S
 
-    def look(self) -> int:
-        """One look, which is what the thread does again and again; how many vGPUs have programs."""
+    def look(self) -> bool:
+        """One look, which is what the thread does again and again; whether somebody can take from another before `_QUIET_S` is over: two vGPUs
+        have programs, and one of them wants the GPU, or had it since the last look."""
         audit = self._page.audit()
         before, self._before = self._before, audit
         charged = {vgpu: self._look_at(vgpu, audit.claim(vgpu), audit.at_ns) for vgpu in range(MAX_VGPUS)}
         self._pay_in_space(audit, charged)
+        is_busy = audit.nr_served > 1 and (audit.is_wanted or any(charged.values()))
         if before is None:
-            return audit.nr_served
+            return is_busy
         self._collect(before, audit)
         if why := self._forgeries.seen(before, audit, self._page.slice_ns):
             self.nr_mended += 1
@@ -129,7 +131,7 @@ class Auditor(Looking):
             time.sleep(_AGAIN_S)
             self._mended(self._page.mend(before, audit), audit)
         self._take_back(before, audit)
-        return audit.nr_served
+        return is_busy
 
     def _mended(self, nr: int, audit: Audit) -> None:
         self.nr_mended += nr

@@ -15,6 +15,7 @@ from backend_host.device import auditor
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import ControlPage
 from tests.backend_host.claims import HELD, LIMITED, UNTIL, USED, Claimant
+from tests.end_to_end.host import wait_until
 
 GRANT = 1
 WORD, START, USERS, WAITING, RUNNING = 0, 8, 16, 64, 128
@@ -84,6 +85,19 @@ def test_an_honest_turn_is_left_alone(scene: Scene) -> None:
     assert scene.two.enter()
     scene.look(2)
     assert (scene.ended, scene.owed, scene.auditor.nr_mended) == ({}, {}, 0)
+
+
+def test_it_looks_soon_while_somebody_wants_the_gpu(scene: Scene) -> None:
+    assert not scene.auditor.look()
+    assert scene.one.enter()
+    assert scene.auditor.look()
+    assert not scene.two.enter()
+    assert scene.auditor.look()
+    scene.one.leave()
+    assert scene.auditor.look()
+    assert scene.two.enter()
+    scene.two.leave()
+    wait_until(lambda: not scene.auditor.look(), "all that was charged has been seen")
 
 
 @pytest.mark.parametrize("place", [USERS, WAITING], ids=["users", "waiting"])
