@@ -7,7 +7,8 @@ parts of those that rest. Who gives way is thus the one whose next turn is farth
 To admit others means to move memory, which takes time in which the device may have nothing to do. So who is admitted stays so for so long that
 moving takes at most `cost` of the time, and for 5 s at most. They may rest meanwhile, as long as one of them works. Where none does, and
 somebody waits, they stay for twice as long as the move takes: so much it costs if they come back at once (ski rental: at most twice what is
-best in hindsight).
+best in hindsight). One of them that pauses for as long as makes no sleep to the policy either (scheduler/fair.py) keeps its place among those
+that are due: programs pause between their kernels, and who is owed three turns would lose two of them by a pause in the first.
 
 Good when: a program's work keeps the device busy for many times what its memory takes to move. Bad when: several that do not fit together wait
 for each other. Each of their waits is a move then.
@@ -16,6 +17,8 @@ Wrong when: memory that cannot be moved (`is_kept`) fills the room. Others wait 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from scheduler.fair import PAUSE_NS
 
 MOST_STAY_NS = 5_000_000_000
 STEP_BYTES = 2 << 20
@@ -61,15 +64,21 @@ class Plan:
         """They stay admitted until then, and as long as somebody is coming."""
         self._worked_ns = 0
         """When one that is admitted, and has all of its memory, last wanted the device."""
-        self._wanted_ns: dict[int, int] = {}
+        self._resting_ns: dict[int, int] = {}
+        """Since when who rests does so."""
 
     def targets(self, now_ns: int, room: int, holdings: Mapping[int, Holding]) -> dict[int, int]:
         """How many bytes of each may be resident, `room` together, but for what is kept: who is due first stands first."""
         self._note(now_ns, holdings)
         kept = {key: each.resident for key, each in holdings.items() if each.is_kept}
         left = max(0, room - sum(kept.values()))
-        stays = self._is_settled(now_ns) and not self._is_unused(now_ns, holdings)
-        order = sorted(holdings, key=lambda key: (stays and key not in self._admitted, *self._rank(key, holdings[key])))
+        is_unused = self._is_unused(now_ns, holdings)
+        stays = self._is_settled(now_ns) and not is_unused
+        pausing = {key for key in self._admitted if not is_unused and now_ns < self._rests_ns(key)}
+        order = sorted(
+            holdings,
+            key=lambda key: (stays and key not in self._admitted, *self._rank(key, holdings[key], key in pausing)),
+        )
         more = {key: max(0, holdings[key].allocated - kept.get(key, 0)) for key in order}
         targets = {key: kept.get(key, 0) for key in order}
         for key in order:
@@ -87,17 +96,18 @@ class Plan:
 
     def again_ns(self, now_ns: int, holdings: Mapping[int, Holding]) -> int:
         """When others may be admitted, if all stays as it is; not before `now_ns`."""
-        waiting = self._waiting(holdings)
-        unused_ns = self._worked_ns + _BACK_AND_FORTH * self._move_ns(waiting)
-        return max(now_ns, min(self._until_ns, unused_ns) if waiting else self._until_ns)
+        times = [self._until_ns]
+        if waiting := self._waiting(holdings):
+            times += [self._worked_ns + _BACK_AND_FORTH * self._move_ns(waiting)]
+            if not self._is_settled(now_ns):
+                times += [self._rests_ns(key) for key in self._resting_ns.keys() & self._admitted]
+        return min((time_ns for time_ns in times if time_ns > now_ns), default=now_ns)
 
     def _is_settled(self, now_ns: int) -> bool:
         return now_ns < (self._began_ns + MOST_STAY_NS if self._coming else self._until_ns)
 
     def _note(self, now_ns: int, holdings: Mapping[int, Holding]) -> None:
-        self._wanted_ns = {
-            key: now_ns if each.wants else self._wanted_ns.get(key, now_ns) for key, each in holdings.items()
-        }
+        self._resting_ns = {key: self._resting_ns.get(key, now_ns) for key, each in holdings.items() if not each.wants}
         if any(each.wants and not each.lacking for key, each in holdings.items() if key in self._admitted):
             self._worked_ns = now_ns
         if self._coming and not any(key in holdings and holdings[key].lacking for key in self._coming):
@@ -111,12 +121,16 @@ class Plan:
         self._worked_ns = now_ns
         self._ns_per_byte += (took_ns / self._nr_bytes - self._ns_per_byte) / _REMEMBERED
 
-    def _rank(self, key: int, each: Holding) -> tuple[bool, float, bool, int]:
+    def _rests_ns(self, key: int) -> int:
+        """From when on its pause is a rest; 0 for one that does not pause."""
+        return self._resting_ns[key] + PAUSE_NS if key in self._resting_ns else 0
+
+    def _rank(self, key: int, each: Holding, pauses: bool) -> tuple[bool, float, bool, int]:
         """The least comes first: who wants the device, by its standing, and of programs that stand alike who lacks its memory; who rests, by
         how lately it did not."""
-        if each.wants:
+        if each.wants or pauses:
             return (False, each.standing, not each.lacking, 0)
-        return (True, 0.0, each.lacking > 0, -self._wanted_ns[key])
+        return (True, 0.0, each.lacking > 0, -self._resting_ns[key])
 
     def _waiting(self, holdings: Mapping[int, Holding]) -> int:
         """Bytes that are lacking to who wants the device."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.fair import PAUSE_NS
 from scheduler.paging import MOST_STAY_NS, STEP_BYTES, Holding, Plan, stepwise
 
 MS = 1_000_000
@@ -89,6 +90,8 @@ class Device:
     weights: dict[int, int]
     bytes_per_tick: int = 250_000_000
     stand_alike: bool = False
+    pauses: bool = False
+    """Who has worked for four ticks rests for one."""
 
     def __post_init__(self) -> None:
         self.plan = Plan(COST)
@@ -96,6 +99,7 @@ class Device:
         self.used_ns = dict.fromkeys(self.sizes, 0)
         self.targets = dict.fromkeys(self.sizes, 0)
         self.moved = self.idle_ns = 0
+        self.pausing: frozenset[int] = frozenset()
 
     def holdings(self) -> dict[int, Holding]:
         standing = {key: 0.0 if self.stand_alike else self.used_ns[key] / self.weights[key] for key in self.sizes}
@@ -103,15 +107,21 @@ class Device:
 
     def run(self, duration_ns: int, resting: frozenset[int] = frozenset()) -> None:
         for now_ns in range(0, duration_ns, TICK_NS):
-            held = {key: replace(each, wants=key not in resting) for key, each in self.holdings().items()}
+            held = {
+                key: replace(each, wants=key not in resting | self.pausing) for key, each in self.holdings().items()
+            }
             wanted = self.plan.targets(now_ns, ROOM, held)
             lowered = {key: min(self.targets[key], target) for key, target in wanted.items()}
             self.targets = stepwise(ROOM, wanted, lowered, self.resident)
             self._move()
             assert sum(self.resident.values()) <= ROOM
             whole = [key for key, each in held.items() if each.wants and not each.lacking]
+            self.pausing = frozenset()
             if whole:
-                self.used_ns[min(whole, key=lambda key: self.used_ns[key] / self.weights[key])] += TICK_NS
+                served = min(whole, key=lambda key: self.used_ns[key] / self.weights[key])
+                self.used_ns[served] += TICK_NS
+                if self.pauses and self.used_ns[served] % (4 * TICK_NS) == 0:
+                    self.pausing = frozenset((served,))
             else:
                 self.idle_ns += TICK_NS
 
@@ -142,6 +152,27 @@ def test_shares_follow_weights_through_the_moves() -> None:
     device = Device({1: ROOM * 9 // 10, 2: ROOM * 9 // 10}, {1: 1, 2: 3})
     device.run(120_000 * MS)
     assert abs(shares(device)[1] - 0.25) < 0.05
+
+
+def test_a_pause_between_kernels_costs_nobody_its_place() -> None:
+    device = Device({1: ROOM * 9 // 10, 2: ROOM * 9 // 10}, {1: 1, 2: 3}, pauses=True)
+    device.run(120_000 * MS)
+    assert abs(shares(device)[1] - 0.25) < 0.05
+
+
+def test_who_rests_for_longer_than_a_pause_is_not_waited_for() -> None:
+    """It had its memory after 100 ms, and so may stay for 2 s."""
+    plan = Plan(COST)
+    one, two = Holding(ROOM, 0, 0.0, wants=True), Holding(ROOM, 0, 1.0, wants=True)
+    plan.targets(0, ROOM, {1: one, 2: two})
+    one = replace(one, resident=ROOM)
+    for now_ns in (100 * MS, 2_200 * MS):
+        assert plan.targets(now_ns, ROOM, {1: one, 2: two}) == {1: ROOM, 2: 0}
+    resting = replace(one, wants=False)
+    assert plan.targets(2_201 * MS, ROOM, {1: resting, 2: two}) == {1: ROOM, 2: 0}, "it may be a pause"
+    again_ns = plan.again_ns(2_201 * MS, {1: resting, 2: two})
+    assert again_ns == 2_201 * MS + PAUSE_NS
+    assert plan.targets(again_ns, ROOM, {1: resting, 2: two}) == {2: ROOM, 1: 0}
 
 
 def test_programs_of_one_vgpu_that_do_not_fit_together_take_turns() -> None:
