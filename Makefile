@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 MODULES := build/.modules
-FRAMEWORKS := build/.frameworks
+FRAMEWORKS := build/frameworks
 BROWSER := build/.browser
 SITE := build/.site
 
@@ -25,9 +25,11 @@ $(STAMP): pyproject.toml
 	@.ci/nvcc --install >/dev/null
 	@mkdir -p build && touch $(STAMP)
 
-# CuPy and Numba, of which docs/softgpu.md tells: 600 MB that the tests alone want.
+# CuPy and Numba, of which docs/softgpu.md tells: 600 MB that the tests alone want. They have a Python of their own, as Numba puts an import into the start of
+# each process, which takes longer than all else in it.
 $(FRAMEWORKS): $(STAMP)
-	@$(BIN)/python -m pip install -q -e '.[frameworks]'
+	@$(BIN)/python -m venv --without-pip --clear $(FRAMEWORKS)
+	@$(BIN)/python -m pip --python $(FRAMEWORKS)/bin/python install -q --group frameworks
 	@touch $(FRAMEWORKS)
 
 # Those that tests look at the page of docs/web.md with; where they cannot be had, those tests are skipped and say so.

@@ -1,13 +1,14 @@
 """CuPy and Numba in the form that docs/softgpu.md gives: they compute on softgpu, natively and through FairGV."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from backend_host.config import PACKAGE_ROOT
 from tests.end_to_end.host import Host
 
+PYTHON = PACKAGE_ROOT / "build/frameworks/bin/python"
 PROGRAMS = Path(__file__).parents[1] / "frameworks"
 SETTINGS = {"cupy": ("CUPY_COMPILE_WITH_PTX=1", "CUPY_ACCELERATORS="), "numba": ()}
 EXPECTED = {
@@ -21,10 +22,10 @@ EXPECTED = {
 }
 
 
+@pytest.mark.skipif(not PYTHON.exists(), reason="make test installs them")
 @pytest.mark.parametrize("framework", ["cupy", "numba"])
 def test_it_computes_on_softgpu(host: Host, framework: str) -> None:
-    pytest.importorskip(framework, reason="make test installs it")
-    command = ["/usr/bin/env", *SETTINGS[framework], sys.executable, str(PROGRAMS / f"{framework}_program.py")]
+    command = ["/usr/bin/env", *SETTINGS[framework], str(PYTHON), str(PROGRAMS / f"{framework}_program.py")]
     native = subprocess.run(command, env=host.environment(), capture_output=True, text=True, check=False, timeout=240)
     assert native.stdout.splitlines() == EXPECTED[framework], native.stderr
     guest = host.guest(*command)
