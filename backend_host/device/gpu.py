@@ -369,9 +369,9 @@ def serving(
             nr_gpus=nr_gpus,
         )
         spaces = Spaces(number, page, workers, start, space_settings(device, number, config), store)
-        stack.callback(spaces.stop)
         workers.start()
         stack.callback(workers.stop)
+        stack.callback(spaces.stop)  # before its workers are ended: a space that ends waits for them
         keeper.start()
         stack.callback(keeper.stop)
         pager = None

@@ -34,6 +34,8 @@ _BETWEEN_S = 1.0
 _BEGIN_S = 200.0
 """So long a program waits for a space that begins: three contexts that do not come."""
 _END_S = 5.0
+_BEFORE_S = 30.0
+"""So long a space waits for the end of one of its name. With two at a time the first one's end would end the other's processes."""
 _BY_ITSELF_S = 0.3
 """A worker whose client has gone ends by itself in so long, which costs its neighbours less."""
 _TERMINATED_S = 1.0
@@ -55,7 +57,7 @@ class _Look:
 
 
 class Space:
-    """A space with members. `start` once, `stop` once; the rest from any thread."""
+    """A space with members. `start` once, `let_go` or `stop` in the end; the rest from any thread."""
 
     def __init__(
         self,
@@ -68,12 +70,14 @@ class Space:
         keep: Callable[[int], None],
         gave_up: Callable[[], None] = lambda: None,
         page: int = -1,
+        after: threading.Event | None = None,
+        ended: Callable[["Space"], None] = lambda _: None,
     ) -> None:
         """`number`: in the control page, 0: it has no place there. `start`: as its workers begin, but for what has them together. `keep`: is
         given each new page. `gave_up`: is called when its members take turns from now on. `page`: one that workers have already, whose
-        descriptor it takes over. Raises FairGVError."""
+        descriptor it takes over. `after`: the end of another of this name, which it waits for. `ended`: is called when nothing of it
+        is left."""
         self.name, self.number, self.together = name, number, together
-        together.prepare()
         start = _start_of(start, together)
         low = replace(start, environment={**start.environment, **LOW})
         self.pools = (Pool(start, nr_warm, self), Pool(low, nr_warm, self))
@@ -84,7 +88,10 @@ class Space:
         """Of the device, once it has begun."""
         self.why_not = ""
         """Why its members take turns after all; empty: they do not."""
+        self.is_over = threading.Event()
+        """Nothing of it is left, nor of the one before."""
         self._start, self._workers, self._keep, self._gave_up = start, workers, keep, gave_up
+        self._after, self._ended = after, ended
         self._page, self._page_lock = page, threading.Lock()
         self._client: OwnClient | None = None
         self._asked: queue.SimpleQueue[_Look | None] = queue.SimpleQueue()
@@ -102,18 +109,15 @@ class Space:
         self._thread.start()
 
     def let_go(self) -> None:
-        """It has no members any more, and `stop` follows: what ends from now on has no neighbours, and is killed."""
+        """It has no members any more: what ends from now on has no neighbours, and is killed. Its thread ends what it started; returns at once,
+        as that may take long: MPS quits in a second, and one that hangs does not."""
         self._is_stopping = True
+        self._asked.put(None)
 
     def stop(self) -> None:
-        """Ends what it started and waits for that. It has no members any more."""
+        """As `let_go`, and waits for the end."""
         self.let_go()
-        self._asked.put(None)
         self._thread.join()
-        with self._page_lock:
-            if self._page >= 0:
-                os.close(self._page)
-            self._page = -1
 
     @property
     def is_open(self) -> bool:
@@ -185,7 +189,20 @@ class Space:
         self._asked.put(_Look())
 
     def _run(self) -> None:
-        self._begin()
+        try:
+            if self._after is None or self._after.wait(_BEFORE_S):
+                self._begin()
+            else:
+                self._take_turns("what ran in a space of this name before does not end")
+            self._serve()
+        finally:
+            if self._after is not None:
+                self._after.wait()
+            self._ended(self)
+            self.is_over.set()
+
+    def _serve(self) -> None:
+        """Until its end, and that."""
         while (look := self._asked.get()) is not None:
             try:
                 if look.clears:
@@ -202,6 +219,10 @@ class Space:
         # Who is told to quit answers nobody: first those questions end that are on their way.
         _wait_until(lambda: not (self._workers.nr_of(self.pools) or self._asked_about), _END_S)
         self._end_client()
+        with self._page_lock:
+            if self._page >= 0:
+                os.close(self._page)
+            self._page = -1
         self.together.quit()
 
     def _check(self) -> None:
@@ -235,7 +256,8 @@ class Space:
             try:
                 if attempt:
                     self.together.quit()
-                    self.together.prepare()
+                self.together.prepare()
+                self._start.root.read(*self.together.reads)
                 self.together.ensure()
                 self._begin_client(keeps_page=keeps_page and not attempt)
                 self.multiprocessors = self._client.multiprocessors if self._client is not None else 0
@@ -249,6 +271,9 @@ class Space:
             if self._is_stopping or threading.Event().wait(_BETWEEN_S):
                 return
         self._end_client()
+        self._take_turns(reason)
+
+    def _take_turns(self, reason: str) -> None:
         self.why_not = reason
         log.error("the vGPUs of the space %s take turns: %s", self.name, reason)
         self._gave_up()
@@ -281,10 +306,8 @@ def _start_of(start: WorkerStart, together: Together) -> WorkerStart:
     if "LD_PRELOAD" in environment:
         preloaded = environment["LD_PRELOAD"].split(":")
         environment["LD_PRELOAD"] = ":".join(each for each in preloaded if each != str(channels.LIBRARY))
-    root = start.root.copy()
-    root.read(*together.reads)
     ordinal = 0 if "CUDA_VISIBLE_DEVICES" in together.environment else start.ordinal
-    return replace(start, environment=environment, root=root, ordinal=ordinal, sees="", kept_image_bytes=0)
+    return replace(start, environment=environment, root=start.root.copy(), ordinal=ordinal, sees="", kept_image_bytes=0)
 
 
 def _wait_until(is_so: Callable[[], bool], limit_s: float) -> None:

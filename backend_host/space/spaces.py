@@ -4,7 +4,6 @@ A space is there from its first vGPU to its last. Where vGPUs cannot be together
 all others: to the control page they are in no space then.
 """
 
-import contextlib
 import logging
 import os
 import threading
@@ -22,7 +21,6 @@ from backend_host.walls.tenants import name_of
 from backend_host.worker_start import WorkerStart
 from backend_host.workers import Workers
 
-_END_S = 30.0
 TURNS = "turns"
 """How vGPUs of a space share where they cannot be together."""
 
@@ -42,8 +40,8 @@ class Spaces:
         self._spaces: dict[str, Space] = {}
         self._recalled: dict[str, int] = {}
         """Pages that workers of an earlier daemon have, by the names of their spaces."""
-        self._ending: dict[str, threading.Event] = {}
-        """Spaces that are being ended, by their names, until they are."""
+        self._ending: dict[str, Space] = {}
+        """Those without members, by their names, until they have ended."""
         self._lock = threading.RLock()
 
     def check(self, entitlement: Entitlement, others: Mapping[str, Entitlement]) -> None:
@@ -97,37 +95,28 @@ class Spaces:
             self._seat(vgpu)
 
     def leave(self, vgpu: int) -> None:
-        """The counterpart of `join`: its workers have ended."""
+        """The counterpart of `join`: its workers have ended. A space without members ends later, so that nobody waits for that."""
         with self._lock:
-            space = self._let_go(self._members.pop(vgpu, None))
+            left = self._members.pop(vgpu, None)
+            if left is not None and not self.holds(left.space):
+                self._let_go(left.space)
             self._workers.set_pool(vgpu, None)
-            if space is None:
-                return
-            is_over = self._ending[space.name] = threading.Event()
-        space.stop()  # without the lock: MPS takes a second to quit
-        self._store.drop(self._item(space.name))
-        is_over.set()
-        with self._lock:
-            if self._ending.get(space.name) is is_over:
-                del self._ending[space.name]
 
-    def _let_go(self, left: Entitlement | None) -> Space | None:
-        """With the lock held: the space that has no members any more without this one."""
-        if left is None or self.holds(left.space):
-            return None
-        space = self._spaces.pop(left.space, None)
+    def _let_go(self, name: str) -> None:
+        """With the lock held: the space of this name, if there is one, has no members any more."""
+        space = self._spaces.pop(name, None)
         if space is not None:
+            self._ending[name] = space
             space.let_go()
-        return space
 
     def stop(self) -> None:
-        """Ends what is left."""
+        """Ends what is left, and waits for all that ends."""
         with self._lock:
-            spaces, self._spaces = list(self._spaces.values()), {}
-            for space in spaces:
-                space.let_go()
+            for name in list(self._spaces):
+                self._let_go(name)
             for vgpu in self._members:
                 self._workers.set_pool(vgpu, None)
+            spaces = list(self._ending.values())
         for space in spaces:
             space.stop()
 
@@ -172,8 +161,6 @@ class Spaces:
         """That of this name, made if it is new. None: it cannot be."""
         if (space := self._spaces.get(name)) is not None:
             return space
-        if (is_over := self._ending.get(name)) is not None:
-            is_over.wait(_END_S)
         taken = {each.number for each in self._spaces.values()}
         number = next((number for number in range(1, MAX_VGPUS) if number not in taken), 0)
         tenant = name_of("space", name, 0)
@@ -183,6 +170,8 @@ class Spaces:
                 *(name, number, self.settings.make(name, uid), replace(self._start, tenant=tenant), self._workers),
                 *(self.settings.nr_warm, lambda page: self._keep(name, page), lambda: self._unseat(name)),
                 page=self._recalled.pop(name, -1),
+                after=before.is_over if (before := self._ending.get(name)) is not None else None,
+                ended=self._has_ended,
             )
         except (FairGVError, OSError) as error:
             log.error("the vGPUs of the space %s take turns: %s", name, error)
@@ -194,12 +183,16 @@ class Spaces:
     def _keep(self, name: str, page: int) -> None:
         self._store.put(self._item(name), SpaceRecord(self._gpu, name).written(), [page])
 
+    def _has_ended(self, space: Space) -> None:
+        """From its thread: it has ended."""
+        self._store.drop(self._item(space.name))
+        with self._lock:
+            if self._ending.get(space.name) is space:
+                del self._ending[space.name]
+
     def _unseat(self, name: str) -> None:
-        """From a space's thread, which may be waited for with the lock held: its members take turns from now on."""
-        if not self._lock.acquire(timeout=1.0):
-            return
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._lock.release)
+        """From a space's thread: its members take turns from now on."""
+        with self._lock:
             for vgpu, entitlement in self._members.items():
                 if entitlement.space == name:
                     self._page.set_class(vgpu, CLASSES.index(entitlement.vgpu_class), 0)

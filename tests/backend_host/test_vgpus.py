@@ -17,6 +17,8 @@ from backend_host.devices import Device, probe, with_quota
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.region_memory import open_shared_memory, sealed_memory
+from backend_host.space import space as space_module
+from backend_host.space.together import ByName
 from backend_host.vgpus import VGpuRegistry
 from ivshmem.region import PAGE_BYTES, HostState, Region, Wake
 from tests.backend_host.window_device import LIMIT_BYTES, listening_device
@@ -25,6 +27,8 @@ from tests.backend_host.window_device import Device as WindowDevice
 REGION_BYTES = 16 << 20
 TABLE_HASH = 7
 ME = 1000
+LIMIT_S = 10
+"""After which something hangs."""
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +103,47 @@ def test_a_new_vgpu_of_an_old_name_is_another(registry: VGpuRegistry) -> None:
     registry.close_session(new)
     assert names(registry) == ["a"], "the user of one that was taken away does not end its successor"
     registry.close_session(newest)
+
+
+def test_who_comes_to_a_space_that_does_not_end_holds_up_nobody(
+    softgpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MPS may take long to quit, or hang."""
+    is_ending, may_end = threading.Event(), threading.Event()
+
+    def hang(_: ByName) -> None:
+        is_ending.set()
+        may_end.wait()
+
+    monkeypatch.setattr(ByName, "quit", hang)
+    monkeypatch.setattr(space_module, "_ATTEMPTS", 1)
+    monkeypatch.setattr(space_module, "_BETWEEN_S", 0.0)
+    config = Config(state_dir=tmp_path, policy="first-come", nr_warm_workers=0, space="mps")
+    in_space = Entitlement(space="web")
+    with serving(0, dataclasses.replace(softgpu, path="none"), config, frozenset(), None) as gpu:
+        registry = VGpuRegistry([gpu], TABLE_HASH)
+        try:
+            first = registry.open_session("first", in_space, REGION_BYTES, ME)
+            comes_and_goes = threading.Thread(target=registry.close_session, args=(first,), daemon=True)
+            comes_and_goes.start()
+            assert is_ending.wait(LIMIT_S)
+            second = threading.Thread(
+                target=registry.open_session, args=("second", in_space, REGION_BYTES, ME), daemon=True
+            )
+            second.start()
+            second.join(LIMIT_S)
+            asked = threading.Thread(target=registry.statistics, daemon=True)
+            asked.start()
+            asked.join(LIMIT_S)
+            assert not asked.is_alive(), "who asks for something else is answered"
+            assert not second.is_alive(), "so is who comes"
+            comes_and_goes.join(LIMIT_S)
+            assert not comes_and_goes.is_alive(), "and who went"
+            assert not may_end.is_set()
+            assert names(registry) == ["second"]
+        finally:
+            may_end.set()
+            registry.remove_all()
 
 
 def test_weight_and_quota_change_while_it_runs(registry: VGpuRegistry, page: ControlPage, facts: bytes) -> None:

@@ -102,8 +102,10 @@ def make(
     def keep(page: int) -> None:
         pages.append(os.fstat(page).st_ino)
 
-    def make_one(gave_up: Callable[[], None] = lambda: None, page: int = -1) -> Space:
-        space = Space("web", 1, together, start, workers, 1, keep, gave_up, page)
+    def make_one(
+        gave_up: Callable[[], None] = lambda: None, page: int = -1, after: threading.Event | None = None
+    ) -> Space:
+        space = Space("web", 1, together, start, workers, 1, keep, gave_up, page, after)
         made.append(space)
         workers.set_pool(0, space.pools[0])
         space.start()
@@ -129,6 +131,19 @@ def test_it_begins_with_a_page_and_a_worker_that_waits(make: MakeSpace, together
         assert [os.fstat(page).st_ino] == pages
     assert (together.nr_ensured, space.nr_faults, space.why_not) == (1, 0, "")
     assert space.multiprocessors > 0
+
+
+def test_its_workers_see_the_folder_that_it_makes(
+    make: MakeSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made at its begin: the end of one of its name takes it away."""
+    pipe = tmp_path / "pipe"
+    monkeypatch.setattr(Together, "reads", [pipe])
+    monkeypatch.setattr(Together, "prepare", lambda _: pipe.mkdir())
+    space = make()
+    assert space.wait()
+    for pool in space.pools:
+        assert str(pipe) in [entry.path for entry in pool.start.root.entries()]
 
 
 def test_a_fault_ends_what_waits_and_makes_all_anew(
@@ -210,6 +225,33 @@ def test_what_cannot_be_together_takes_turns(
     assert together.nr_ensured == 3, "it was tried again, from the start"
     assert not space.pools[0].claim(), "its clients get plain workers"
     assert "the vGPUs of the space web take turns: it says no" in caplog.text
+
+
+def test_it_begins_when_one_of_its_name_has_ended(make: MakeSpace, together: Together) -> None:
+    before = threading.Event()
+    space = make(after=before)
+    assert not space.is_open
+    assert together.nr_ensured == 0
+    before.set()
+    assert space.wait()
+
+
+def test_beside_one_of_its_name_that_does_not_end_its_vgpus_take_turns(
+    make: MakeSpace, together: Together, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(space_module, "_BEFORE_S", 0.01)
+    before, gave_up = threading.Event(), threading.Event()
+    space = make(gave_up.set, after=before)
+    try:
+        assert not space.wait(), "its clients get plain workers"
+        assert gave_up.is_set()
+        assert together.nr_ensured == 0
+        assert "the space web take turns: what ran in a space of this name before does not end" in caplog.text
+        space.let_go()
+        assert not space.is_over.is_set(), "for who comes after it, the one before is there"
+    finally:
+        before.set()
+    assert space.is_over.wait(30)
 
 
 def test_it_has_room_for_as_many_as_can_be_together(make: MakeSpace, workers: Workers) -> None:
