@@ -5,16 +5,18 @@ of tenants takes memory and time of theirs.
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from backend_host.config import Config
+from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.devices import check_walls, choose
 from backend_host.doctor.verdict import Verdict, failed, passed, warned
 from backend_host.errors import DeviceUnavailableError, FairGVError
 from backend_host.ipc import Message
+from backend_host.nvml.child import NO_PACKAGE
 from backend_host.nvml.watch import try_once
 from backend_host.space.setting import OFF, why_not
 
@@ -110,9 +112,16 @@ def monitor(reading: str | None) -> Verdict:
     if not reading:
         return passed("monitor", "NVML answers")
     text = f"power, energy, clocks, temperature, Xids and ECC errors of devices are unknown: {reading}"
-    return warned(
-        "monitor", text, "pip install nvidia-ml-py beside FairGV, and NVIDIA's driver with its libnvidia-ml.so.1"
-    )
+    remedy = "NVIDIA's driver with its libnvidia-ml.so.1: see nvidia-smi"
+    return warned("monitor", text, how_to_get_nvml() if reading == NO_PACKAGE else remedy)
+
+
+def how_to_get_nvml(root: Path = PACKAGE_ROOT) -> str:
+    """A command. `root`: of this installation. A package's environment is no place for pip, and sees what the distribution's Python does."""
+    if (root / "Makefile").exists():
+        return f"{sys.executable} -m pip install nvidia-ml-py"
+    python = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    return f"as root: {python} -m pip install --break-system-packages nvidia-ml-py"
 
 
 def read_mps(ours: Path, processes: Path = Path("/proc")) -> Sequence[int]:

@@ -19,6 +19,7 @@ from typing import Any
 
 EXIT_ABSENT = 3
 LOOK_MS = 1000
+NO_PACKAGE = "the Python package nvidia-ml-py is not installed"
 
 
 def main(uuids: Sequence[str]) -> int:
@@ -28,7 +29,7 @@ def main(uuids: Sequence[str]) -> int:
     try:
         import pynvml as nvml  # noqa: PLC0415 - whether it is there is what the daemon asks
     except ImportError:
-        return _absent("the Python package nvidia-ml-py is not installed")
+        return _absent(NO_PACKAGE)
     try:
         nvml.nvmlInit()
         devices = dict(_found(nvml, uuids))

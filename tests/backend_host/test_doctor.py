@@ -3,7 +3,9 @@
 import dataclasses
 import errno
 import stat
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from backend_host.doctor.machine import KvmReading, QemuReading
 from backend_host.doctor.memory import MemlockReading, ShmReading, UserfaultfdReading
 from backend_host.doctor.verdict import State, Verdict
 from backend_host.doctor.walls import CgroupReading, TenantsReading
+from backend_host.nvml.child import NO_PACKAGE
 from backend_host.vm.region_file import RegionOwner
 from backend_host.walls.settings import Finding
 
@@ -100,7 +103,8 @@ DEVICES: list[Case] = [
     (device.device, DeviceReading("cuda", trouble="no device"), "fail", "no device", "install NVIDIA's driver"),
     (device.monitor, None, "pass", "only NVIDIA's devices", ""),
     (device.monitor, "", "pass", "NVML answers", ""),
-    (device.monitor, "it hangs", "warn", "are unknown: it hangs", "pip install nvidia-ml-py"),
+    (device.monitor, "it hangs", "warn", "are unknown: it hangs", "libnvidia-ml.so.1: see nvidia-smi"),
+    (device.monitor, NO_PACKAGE, "warn", "nvidia-ml-py is not installed", "-m pip install nvidia-ml-py"),
     (device.mps, [], "pass", "does not run", ""),
     (device.space, SpaceReading("off"), "pass", "each vGPU takes turns", ""),
     (device.space, SpaceReading("mps", ("", "")), "pass", "at the same time", ""),
@@ -204,6 +208,15 @@ def test_verdicts(check: Callable[[Any], Verdict], reading: Any, state: str, tex
     assert verdict.state == state, verdict
     assert text in verdict.text
     assert remedy in verdict.remedy
+
+
+def test_where_nvml_comes_from(tmp_path: Path) -> None:
+    """The Python of a package's environment is the distribution's, whose modules it sees; a checkout's sees none but its own."""
+    python = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    packaged = f"as root: {python} -m pip install --break-system-packages nvidia-ml-py"
+    assert device.how_to_get_nvml(tmp_path) == packaged
+    (tmp_path / "Makefile").touch()
+    assert device.how_to_get_nvml(tmp_path) == f"{sys.executable} -m pip install nvidia-ml-py"
 
 
 @pytest.mark.parametrize(("changes", "state", "text"), TENANT_CASES)
