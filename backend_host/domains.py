@@ -2,7 +2,8 @@
 
 Everything that lasts stands in the definitions, so whatever happened (a definition that was made without us, a rename, a host that was started
 anew, a libvirtd or a daemon that was away) the answer is one and the same: look at the domain, and make the vGPU what the definition says.
-libvirt's events say when to look. Their thread only takes notes; one thread of ours looks, so that libvirt is never kept waiting.
+libvirt's events say when to look. Their thread only takes notes; one thread of ours looks, so that libvirt is never kept waiting. Nor does
+anybody wait for a libvirtd that hangs (asking.py) but that thread, which looks without the lock.
 
 libvirt is loaded when a domain is named for the first time, or at a start that has domains to look for.
 """
@@ -12,6 +13,7 @@ import dataclasses
 import logging
 import queue
 import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,8 @@ from backend_host.service.journal import about
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.access import label_region
+from backend_host.vm.asking import Asking
+from backend_host.vm.connection import connected
 from backend_host.vm.domain import Attachment, LibvirtDomains, Sight, look_at_all, remove_region_file, unsaid_of
 from backend_host.vm.domain_events import DomainEvent, DomainEvents
 from backend_host.vm.doorbell import Doorbells
@@ -92,6 +96,7 @@ class Domains:
         self._pinned_bytes = pinned_bytes
         self._doorbells = doorbells
         self._uri = uri
+        self._asking = Asking(uri)
         self._state_dir = state_dir
         lost = "domains that were attached before, and that this daemon does not look for by itself, are served once they are attached again"
         self._written = KeptList(state_dir / "domains.json", str, lost)
@@ -110,6 +115,8 @@ class Domains:
         self._thread: threading.Thread | None = None
         self._watch_lock = threading.Lock()
         self._lock = threading.Lock()
+        self._change = object()
+        """Another one after each change: a look that began before may have seen what is not so any more."""
 
     def start(self) -> None:
         """Takes up the domains that are there. A libvirt that does not answer is waited for, after a while in the background."""
@@ -124,7 +131,7 @@ class Domains:
             cause = "libvirtd at %s has not answered for %.0f s: domains are served once it does; if it hangs: systemctl restart libvirtd"
             log.error(cause, self._uri, _START_S)
         else:
-            beginning.join()
+            beginning.join(_START_S)  # it looks at them
 
     def _begin(self) -> None:
         try:
@@ -143,7 +150,7 @@ class Domains:
     def attach(self, name: str, changes: Changes, region_bytes: int, has_doorbell: bool) -> Message:
         """Gives the domain a vGPU, with these instead of what it would have unsaid; the answer's `text` is for the operator. Raises VmError,
         RefusedError or EntitlementError."""
-        with self._lock, contextlib.ExitStack() as undo:
+        with self._changing(), contextlib.ExitStack() as undo:
             entitlement = unsaid_of(self._uri, name, self._unsaid).changed(changes)
             served = _Served("", name, entitlement, "", region_bytes, _OFF, is_paused=False)
 
@@ -171,7 +178,7 @@ class Domains:
 
     def change(self, name: str, changes: Changes) -> Message:
         """Another entitlement, now and for later starts. Raises VmError or RefusedError."""
-        with self._lock:
+        with self._changing():
             attachment = LibvirtDomains(self._uri, self._unsaid).change(name, changes)
             if (served := self._served.get(attachment.uuid)) is not None:
                 self._apply_settings(served, attachment)
@@ -179,22 +186,38 @@ class Domains:
 
     def detach(self, name: str) -> Message:
         """Takes it away again."""
-        with self._lock:
+        with self._changing():
             attachment = LibvirtDomains(self._uri, self._unsaid, before_unplug=self._forget).detach(name)
         return {
             "text": attachment.explanation or f"{name} has no vGPU any more",
             "takes_effect": attachment.takes_effect,
         }
 
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """With the lock; libvirtd answers, else VmError, so that who comes next does not wait for one that hangs."""
+        self._asking.ask(self._connect)
+        with self._lock:
+            try:
+                yield
+            finally:
+                self._change = object()
+
+    def _connect(self) -> None:
+        with connected(self._uri):
+            pass
+
     def follow(self, unsaid: Entitlement) -> None:
         """Other values for what definitions leave out: their vGPUs get them, as far as they can while they run."""
-        with self._lock:
-            self._unsaid = unsaid
+        self._unsaid = unsaid
         if self._events is not None:
             self._to_look_at.put(None)
 
     def sights(self) -> list[Sight]:
         """All domains as they are now. Raises VmError where libvirt does not say."""
+        return self._asking.ask(self._sights)
+
+    def _sights(self) -> list[Sight]:
         return look_at_all(self._uri, self._unsaid)
 
     @property
@@ -204,8 +227,7 @@ class Domains:
 
     def troubles(self) -> dict[str, str]:
         """Why domains are not served, by their UUIDs, as far as that was said."""
-        with self._lock:
-            return {uuid: trouble for uuid, trouble in self._troubles.items() if trouble}
+        return {uuid: trouble for uuid, trouble in list(self._troubles.items()) if trouble}
 
     def stop(self) -> None:
         """No event is taken any more; the domains stay attached."""
@@ -220,7 +242,7 @@ class Domains:
         with self._watch_lock:
             if self._events is None:
                 self._events = DomainEvents(
-                    self._uri, self._happened, on_reconnect=lambda: self._to_look_at.put(None), waits=waits
+                    *(self._uri, self._happened, lambda: self._to_look_at.put(None), self._asking), waits=waits
                 )
                 self._thread = threading.Thread(target=self._run, name="domains", daemon=True)
                 self._thread.start()
@@ -268,36 +290,44 @@ class Domains:
     def _look(self, uuids: set[str] | None) -> bool:
         """At the domains of these UUIDs, None for all that are there or were. False: it is to be made again, as libvirt did not say, or not
         all, or as what was seen is not written down."""
-        with self._lock:
+        while True:
+            known = self._change
             try:
-                sights = {sight.uuid: sight for sight in look_at_all(self._uri, self._unsaid)}
+                sights = {sight.uuid: sight for sight in self._asking.ask(self._sights, is_patient=True)}
             except FairGVError as error:
                 if self._unseen_for != str(error):
                     log.warning("cannot look at domains, and tries again: %s", error)
                 self._unseen_for = str(error)
                 return False
             self._unseen_for = ""
-            is_all = uuids is None
-            if uuids is None:
-                uuids = {*sights, *self._served, *self._remembered}
-            uuids |= {uuid for uuid, sight in sights.items() if sight.trouble or self._troubles.get(uuid)}
-            for uuid in sorted(uuids):
-                sight = sights.get(uuid)
-                name = uuid if sight is None else sight.name
-                try:
-                    self._reconcile(uuid, sight)
-                    self._tell(uuid, name, "" if sight is None else sight.trouble)
-                except (FairGVError, OSError) as error:
-                    self._tell(uuid, name, f"domain {name} is not served: {error}")
-                except Exception as error:  # a mistake of ours, which costs no other domain
-                    self._tell(uuid, name, f"domain {name} is not served: {type(error).__name__}: {error}", error)
-            is_sure = not any(self._troubles.values())
-            if is_all and is_sure:  # else a vGPU may be one's that has a trouble
-                self._vgpus.release_unclaimed("domain")
-            for served in self._served.values():
-                self._vgpus.note_run(served.name, served.run_id)
-            self._write()
-            return not self._unwritten_for and (is_sure or not self._vgpus.has_unclaimed("domain"))
+            with self._lock:
+                if self._change is known:
+                    self._change = object()
+                    return self._take(uuids, sights)
+
+    def _take(self, uuids: set[str] | None, sights: Mapping[str, Sight]) -> bool:
+        """What a look found, with the lock held; as `_look`."""
+        is_all = uuids is None
+        if uuids is None:
+            uuids = {*sights, *self._served, *self._remembered}
+        uuids |= {uuid for uuid, sight in sights.items() if sight.trouble or self._troubles.get(uuid)}
+        for uuid in sorted(uuids):
+            sight = sights.get(uuid)
+            name = uuid if sight is None else sight.name
+            try:
+                self._reconcile(uuid, sight)
+                self._tell(uuid, name, "" if sight is None else sight.trouble)
+            except (FairGVError, OSError) as error:
+                self._tell(uuid, name, f"domain {name} is not served: {error}")
+            except Exception as error:  # a mistake of ours, which costs no other domain
+                self._tell(uuid, name, f"domain {name} is not served: {type(error).__name__}: {error}", error)
+        is_sure = not any(self._troubles.values())
+        if is_all and is_sure:  # else a vGPU may be one's that has a trouble
+            self._vgpus.release_unclaimed("domain")
+        for served in self._served.values():
+            self._vgpus.note_run(served.name, served.run_id)
+        self._write()
+        return not self._unwritten_for and (is_sure or not self._vgpus.has_unclaimed("domain"))
 
     def _reconcile(self, uuid: str, sight: Sight | None) -> None:
         """Makes the vGPU what the definition says, with the lock held."""

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
+from backend_host.vm.asking import Asking
 from backend_host.vm.connection import explain, load_libvirt
 from backend_host.vm.errors import NoPermissionError, VmError
 
@@ -55,12 +56,14 @@ class DomainEvents:
         connection_uri: str,
         on_event: EventCallback,
         on_reconnect: Callable[[], None] = lambda: None,
+        asking: Asking | None = None,
         *,
         waits: bool = False,
     ) -> None:
         self._uri = connection_uri
         self._on_event = on_event
         self._on_reconnect = on_reconnect
+        self._asking = asking or Asking(connection_uri)
         self._lost = threading.Event()
         self._stop = threading.Event()
         self._libvirt = load_libvirt()
@@ -117,7 +120,7 @@ class DomainEvents:
         while not self._stop.wait(0):
             self._lost.clear()
             try:
-                self._connection = self._open()
+                self._connection = self._asking.ask(self._open, is_patient=True)
                 break
             except VmError:
                 self._stop.wait(pause_s)
