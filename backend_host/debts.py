@@ -22,6 +22,10 @@ From then on each is as much as all of these and one more: programs that run alr
 MAX_DEBT_NS = 1 << 62
 """146 years. The next daemon refuses a record with a number of 64 bits or more, and would forgive everybody."""
 
+MOST_DEBTORS = 200
+"""The record of all of them is one message to the store, whose bytes are bounded. Beyond them the one is forgotten whose last time was longest
+ago, who is banned last of all."""
+
 
 @dataclass(frozen=True)
 class DebtStatistics:
@@ -64,12 +68,19 @@ class Debts:
     def add(self, debtor: str, took_ns: int, used_ns: int) -> int:
         """Its work was ended, which took so long of others. Gives what it is to be charged for that."""
         with self._lock:
+            if debtor not in self._debts and len(self._debts) >= MOST_DEBTORS:
+                del self._debts[min(self._debts, key=self._worth)]
             debt = self._debts.setdefault(debtor, _Debt())
             more_ns = min(took_ns << min(debt.nr, BAN_AFTER), MAX_DEBT_NS)
             debt.left_ns = min(debt.left(used_ns) + more_ns, MAX_DEBT_NS)
             debt.at_used_ns = used_ns
             debt.nr += 1
             return more_ns
+
+    def _worth(self, debtor: str) -> tuple[bool, int]:
+        """The less, the sooner it is forgotten; with the lock held."""
+        debt = self._debts[debtor]
+        return debt.nr >= BAN_AFTER, debt.at_used_ns
 
     def left_ns(self, debtor: str, used_ns: int) -> int:
         """What a new vGPU of this debtor starts with."""

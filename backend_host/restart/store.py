@@ -163,11 +163,14 @@ class Store:
             if self._connection is None:
                 return
             text = json.dumps(message).encode()
+            if len(text) > MESSAGE_BYTES:
+                log.error(
+                    "%s is not kept for the next daemon: a record of %d bytes is too long", message["name"], len(text)
+                )
+                return
             try:
-                if len(text) > MESSAGE_BYTES:
-                    raise ValueError(f"a record of {len(text)} bytes")
                 send_with(self._connection, text, fds)
-            except (OSError, ValueError) as error:
+            except OSError as error:
                 log.error("programs would not outlive this daemon from now on: the store does not hear (%s)", error)
                 self._connection.close()
                 self._connection = None

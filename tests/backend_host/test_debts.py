@@ -1,8 +1,11 @@
 """Kernels that do not end: what they take from a neighbour, in model time, with the real policy; and the ban."""
 
+import json
+
 import pytest
 
-from backend_host.debts import BAN_AFTER, MAX_DEBT_NS, Debts, DebtsRecord
+from backend_host.debts import BAN_AFTER, MAX_DEBT_NS, MOST_DEBTORS, Debts, DebtsRecord
+from backend_host.restart.keeping import MESSAGE_BYTES
 from scheduler.fair import FairQueuing
 
 S = 1_000_000_000
@@ -78,6 +81,20 @@ def test_a_ban_is_lifted(name: str) -> None:
     assert not debts.is_banned(name)
     assert debts.left_ns(name, 0) == 0
     assert debts.statistics(0) == ()
+
+
+def test_debtors_are_no_more_than_the_store_keeps() -> None:
+    """A host has others' machines for years. Who is banned stays so."""
+    debts = Debts()
+    for _ in range(BAN_AFTER):
+        debts.add(DEBTOR, S, 0)
+    for number in range(2 * MOST_DEBTORS):
+        debts.add(f"machine {number:064}", MAX_DEBT_NS, MAX_DEBT_NS + number)
+    assert len(json.dumps(debts.record().written())) < MESSAGE_BYTES
+    told = [each.debtor for each in debts.statistics(0)]
+    assert len(told) == MOST_DEBTORS
+    assert debts.is_banned(DEBTOR)
+    assert told[0] == f"machine {MOST_DEBTORS + 1:064}", "the oldest are forgotten"
 
 
 def test_debts_stay_within_what_the_next_daemon_reads() -> None:

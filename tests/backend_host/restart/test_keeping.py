@@ -148,11 +148,17 @@ def test_a_store_that_is_gone_costs_a_line(tmp_path: Path, caplog: pytest.LogCap
     assert not store.is_kept
 
 
-def test_a_record_that_is_too_long_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        Store(ours).put("one", {"text": "x" * MESSAGE_BYTES})
-    assert "a record of" in caplog.text
+def test_a_record_that_is_too_long_is_said_and_costs_no_other(
+    served: threading.Thread, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store.open(tmp_path)
+    put(store, "one", "1")
+    store.put("long", {"text": "x" * MESSAGE_BYTES})
+    assert "long is not kept for the next daemon: a record of" in caplog.text
+    put(store, "two", "2")
+    assert store.is_kept
+    store.close()
+    assert taken(tmp_path).keys() == {"one", "two"}
 
 
 @pytest.mark.parametrize("answer", [b"{", b'{"name": 1}', b'{"name": "a", "record": 1, "has_life": false}', b""])
