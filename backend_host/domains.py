@@ -40,6 +40,8 @@ _MOVES = (DomainEvent.STARTED, DomainEvent.RESUMED, DomainEvent.STOPPED, DomainE
 _OFF = -1
 _AGAIN_S = 2.0
 """After a look that failed."""
+_TROUBLED_S = 60.0
+"""As long as a domain is not served: what is in the way, no room say, may go without a word of libvirt's."""
 _START_S = 10.0
 """That a start waits for a libvirtd which takes a connection and says nothing."""
 _END_S = 10.0
@@ -271,11 +273,13 @@ class Domains:
         unseen: set[str | None] = set()
         while True:
             with contextlib.suppress(queue.Empty):
-                unseen.add(self._to_look_at.get(timeout=_AGAIN_S if unseen else None))
+                unseen.add(self._to_look_at.get(timeout=_AGAIN_S if unseen else _TROUBLED_S))
             while not self._to_look_at.empty():
                 unseen.add(self._to_look_at.get())
             if self._is_stopping:
                 return
+            if not (unseen or self.troubles()):
+                continue
             if self._looked(None if None in unseen else {uuid for uuid in unseen if uuid is not None}):
                 unseen.clear()
 

@@ -232,6 +232,29 @@ def test_a_vgpu_whose_domain_cannot_be_adopted_yet_waits_for_it(
     assert played.is_claimed()
 
 
+def test_a_domain_that_could_not_be_served_is_once_the_cause_has_gone(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libvirt tells nothing of what was in the way: a full /dev/shm, say."""
+    played.vgpu(PLAIN, run_id=5)
+    played.registry.remove_all()
+    played.domains = played.another()
+    is_in_the_way = True
+
+    def label_region(*_: object) -> None:
+        if is_in_the_way:
+            raise VmError("no room")
+
+    monkeypatch.setattr(domains, "label_region", label_region)
+    monkeypatch.setattr(domains, "_TROUBLED_S", 0.01)
+    with looking(played):
+        wait_until(lambda: list(played.domains.troubles()) == ["uuid"], "it is not served")
+        wait_until(played.domains._to_look_at.empty, "libvirt's word was heard")
+        is_in_the_way = False
+        wait_until(lambda: played.domains.uuids() == {"vm": "uuid"}, "it is served")
+        wait_until(lambda: played.domains.troubles() == {}, "it has no trouble")
+
+
 def test_a_vgpu_whose_domain_is_gone_goes_although_another_has_a_trouble(played: Played) -> None:
     """In the end: a trouble that lasts has looks made as long as something may be waiting for its end."""
     played.vgpu(PLAIN, run_id=5)
