@@ -99,7 +99,6 @@ class Domains:
         self._doorbells = doorbells
         self._uri = uri
         self._asking = Asking(uri)
-        self._state_dir = state_dir
         lost = "domains that were attached before, and that this daemon does not look for by itself, are served once they are attached again"
         self._written = KeptList(state_dir / "domains.json", str, lost)
         self._adopts_all = adopts_all
@@ -110,8 +109,8 @@ class Domains:
         self._troubles: dict[str, str] = {}
         self._unseen_for = ""
         """Why the last look at them failed; empty: it did not."""
-        self._unwritten_for = ""
-        """Why the list of them could not be written last; empty: it was."""
+        self._is_written = True
+        """The list of them, as it is now."""
         self._to_look_at: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._is_stopping = False
         self._thread: threading.Thread | None = None
@@ -331,7 +330,7 @@ class Domains:
         for served in self._served.values():
             self._vgpus.note_run(served.name, served.run_id)
         self._write()
-        return not self._unwritten_for and (is_sure or not self._vgpus.has_unclaimed("domain"))
+        return self._is_written and (is_sure or not self._vgpus.has_unclaimed("domain"))
 
     def _reconcile(self, uuid: str, sight: Sight | None) -> None:
         """Makes the vGPU what the definition says, with the lock held."""
@@ -486,12 +485,5 @@ class Domains:
 
     def _write(self) -> None:
         """What cannot be written now is written by a later look: the domains are served all the same."""
-        try:
-            self._written.write(sorted({*self._served, *self._remembered}))
-            self._unwritten_for = ""
-        except OSError as error:
-            why = error.strerror or str(error)
-            if self._unwritten_for != why:
-                cause = "which domains are served cannot be written down (%s): make room in %s, and let this daemon write there"
-                log.error(cause, why, self._state_dir)
-            self._unwritten_for = why
+        uuids = sorted({*self._served, *self._remembered})
+        self._is_written = self._written.try_write(uuids, "which domains are served")

@@ -28,6 +28,8 @@ class KeptList(Generic[T]):
         self._path = path
         self._parse = parse
         self._lost = lost
+        self._unwritten_for = ""
+        """Why it could not be written last; empty: it was."""
 
     def read(self) -> list[T]:
         """What was written; nothing where nothing was. What cannot be read is told, and put aside, so that an operator may still look at it."""
@@ -48,6 +50,19 @@ class KeptList(Generic[T]):
         new = self._path.with_suffix(".new")
         new.write_text(text)
         new.replace(self._path)
+
+    def try_write(self, entries: list[Any], what: str) -> bool:
+        """As `write`. False: it cannot be now, which the log says once for each reason; `what` the list is of. Who keeps it tries again."""
+        try:
+            self.write(entries)
+            self._unwritten_for = ""
+        except OSError as error:
+            why = error.strerror or str(error)
+            if self._unwritten_for != why:
+                cause = "%s cannot be written down (%s): make room in %s, and let this daemon write there"
+                log.error(cause, what, why, self._path.parent)
+            self._unwritten_for = why
+        return not self._unwritten_for
 
     def _put_aside(self, error: Exception) -> str:
         """What happened to the file."""

@@ -96,6 +96,8 @@ class Machines:
         self._events = events
         self._pattern = Path(pattern) if pattern else None
         self._unsaid = unsaid or Entitlement()
+        self._is_written = True
+        """The list of those that were attached, as it is now."""
         self._attached: dict[str, Wanted] = {}
         self._kept: dict[str, Wanted] = {}
         self._found: dict[str, Wanted] = {}
@@ -213,6 +215,8 @@ class Machines:
             for name in self._troubles.keys() - self._all().keys():
                 del self._troubles[name]
             self._look_for_processes()
+            if not self._is_written:
+                self._write()
 
     def _run(self) -> None:
         is_first = True
@@ -376,12 +380,12 @@ class Machines:
         )
 
     def _write(self) -> None:
-        self._written.write(
-            [
-                {"name": each.name, "path": str(each.path), "entitlement": dataclasses.asdict(each.entitlement)}
-                for each in self._attached.values()
-            ]
-        )
+        """What cannot be written now is written by a later look: machines come, change and go all the same."""
+        entries = [
+            {"name": each.name, "path": str(each.path), "entitlement": dataclasses.asdict(each.entitlement)}
+            for each in self._attached.values()
+        ]
+        self._is_written = self._written.try_write(entries, "which machines were attached")
 
 
 def _wanted(entry: Any) -> Wanted:

@@ -1,7 +1,9 @@
 """Virtual machines that libvirt does not know: files and processes that come, go, are exchanged and are cut, one look after another."""
 
 import contextlib
+import errno
 import fcntl
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from backend_host.device.gpu import serving
 from backend_host.devices import probe
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
+from backend_host.kept_list import KeptList
 from backend_host.listing import listing
 from backend_host.machines import LOOK_S, Machines, MachineSight, Wanted
 from backend_host.service.events import Events
@@ -292,6 +295,33 @@ def test_the_next_daemon_serves_what_was_attached(house: House) -> None:
         house.machines.start()
         wait_until(lambda: bool(house.vgpus()), "it is served again")
         assert {name: vgpu.weight for name, vgpu in house.vgpus().items()} == {"web": 3}
+
+
+def test_what_a_full_disk_keeps_from_being_written_is_written_later(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was asked for is done, and so is said to be. The next daemon would serve what was detached, and not what was attached."""
+
+    def names() -> list[str]:
+        return [each["name"] for each in json.loads((house.folder / "machines.json").read_text())]
+
+    def fail(_: KeptList[Wanted], _entries: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with memory_file() as path, memory_file() as other:
+        house.machines.attach("web", path, Entitlement())
+        with monkeypatch.context() as patch:
+            patch.setattr(KeptList, "write", fail)
+            assert "has a vGPU" in house.machines.attach("db", other, Entitlement())["text"]
+            assert "is changed" in house.machines.change("db", {"weight": 3})["text"]
+            assert "has no vGPU any more" in house.machines.detach("web")["text"]
+            assert {name: vgpu.weight for name, vgpu in house.vgpus().items()} == {"db": 3}
+            house.machines.look()
+            assert names() == ["web"]
+        text = f"which machines were attached cannot be written down (No space left on device): make room in {house.folder}"
+        assert caplog.text.count(text) == 1
+        house.machines.look()
+        assert names() == ["db"]
 
 
 @pytest.mark.parametrize(
