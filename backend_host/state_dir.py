@@ -3,6 +3,8 @@
 Apart from the daemon and its settings, whose modules commands do without.
 """
 
+import errno
+import logging
 import os
 import stat
 from pathlib import Path
@@ -12,6 +14,9 @@ from backend_host.errors import FairGVError
 DEVICE_KINDS = ("auto", "cuda", "soft")
 SYSTEM_DIR = Path("/run/fairgv")
 SOCKET = "control.sock"
+
+
+log = logging.getLogger("fairgv.daemon")
 
 
 def default_state_dir() -> Path:
@@ -44,7 +49,8 @@ def make_state_dir(state_dir: Path) -> None:
 
 
 def count_start(state_dir: Path) -> int:
-    """Counts one more start of a daemon there; how many there were before. FairGVError when it cannot be written down."""
+    """Counts one more start of a daemon there; how many there were before. FairGVError when we may not write there. Without room it is said,
+    and not counted: programs of the daemon before wait for this one."""
     path = state_dir / "starts"
     try:
         nr_before = int(path.read_text()) if path.exists() else 0
@@ -55,7 +61,9 @@ def count_start(state_dir: Path) -> int:
         new.write_text(f"{nr_before + 1}\n")
         new.replace(path)
     except OSError as error:
-        raise FairGVError(f"cannot write to {state_dir}: {error.strerror}") from error
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise FairGVError(f"cannot write to {state_dir}: {error.strerror}") from error
+        log.error("this start is not counted: %s (%s)", error.strerror, state_dir)
     return nr_before
 
 
