@@ -414,6 +414,7 @@ static const struct test_case cases[] = {
     {"own_fault", case_own_fault},
     {"threads", case_threads},
     {"order", case_order},
+    {"own_streams", case_own_streams},
     {"row", case_row},
     {"cooperative", case_cooperative},
     {"two_devices", case_two_devices},

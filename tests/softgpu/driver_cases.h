@@ -82,6 +82,7 @@ int case_relay_answer(const char *argument);
 
 /* driver_cases_streams.c */
 int case_order(const char *argument);
+int case_own_streams(const char *argument);
 int case_row(const char *argument);
 
 /* driver_cases_tiers.c */

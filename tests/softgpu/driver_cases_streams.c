@@ -39,6 +39,26 @@ int case_order(const char *argument)
     return works();
 }
 
+/* The per-thread stream of a context that is current again is the one that it was. */
+int case_own_streams(const char *argument)
+{
+    volatile unsigned int *flags;
+    CUcontext other;
+
+    (void)argument;
+    start();
+    flags = hold(CU_STREAM_PER_THREAD);
+    CHECK(cuCtxCreate_v2(&other, 0, 0));
+    say("other", cuStreamQuery(CU_STREAM_PER_THREAD));
+    CHECK(cuCtxSetCurrent(context));
+    say("again", cuStreamQuery(CU_STREAM_PER_THREAD));
+    flags[1] = 1;
+    say("waited", cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    CHECK(cuCtxDestroy_v2(other));
+    say("after", cuStreamQuery(CU_STREAM_PER_THREAD));
+    return works();
+}
+
 static int nr_threads(void)
 {
     DIR *threads = opendir("/proc/self/task");

@@ -52,6 +52,17 @@ def test_order_of_streams(device: Device) -> None:
     ]
 
 
+def test_a_thread_has_a_stream_of_its_own_in_each_context(device: Device) -> None:
+    result = device.run_case("own_streams")
+    assert result.stdout.splitlines() == [
+        "other CUDA_SUCCESS",
+        "again CUDA_ERROR_NOT_READY",
+        "waited CUDA_SUCCESS",
+        "after CUDA_SUCCESS",
+        "PASS",
+    ]
+
+
 def test_a_row_of_commands_in_a_stream_needs_one_thread(device: Device) -> None:
     """Who ends one takes the next; nobody else is woken for it."""
     assert device.run_case("row").stdout.splitlines() == ["threads +0", "PASS"]

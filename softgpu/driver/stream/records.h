@@ -37,6 +37,7 @@ struct CUstream_st {
     uint64_t nr_submitted;
     uint64_t nr_completed;
     uint64_t id;
+    uint64_t thread; /* whose per-thread stream it is; 0: nobody's */
     unsigned int flags;
     int priority;
     CUsynchronizationPolicy sync_policy; /* kept, not used: waiting always sleeps */

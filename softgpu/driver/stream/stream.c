@@ -8,13 +8,17 @@
 #include "stream/capture.h"
 #include "stream/queue.h"
 
-/* One per thread and context; a thread that ends leaves its stream to the context, as idle streams cost nothing. */
+/*
+ * A thread has one for each context, and keeps at hand which it used last. One that ends leaves its streams to their
+ * contexts, as idle streams cost nothing.
+ */
 struct per_thread_stream {
     uint64_t context_id;
     struct CUstream_st *stream;
 };
 
 static __thread struct per_thread_stream own_stream;
+static __thread uint64_t own_number;
 
 static void stream_destroy(void *object)
 {
@@ -53,10 +57,20 @@ static CUresult per_thread_resolve(struct CUctx_st *context, struct CUstream_st 
 {
     /* By number: the handle of a destroyed context may be a new one's. */
     if (own_stream.context_id != context->id) {
-        struct CUstream_st *stream = sgp_stream_new(context, CU_STREAM_DEFAULT, 0);
+        struct CUstream_st *stream = context->streams;
 
+        if (!own_number) {
+            own_number = sgp_new_id();
+        }
+        while (stream && stream->thread != own_number) {
+            stream = stream->next;
+        }
         if (!stream) {
-            return CUDA_ERROR_OUT_OF_MEMORY;
+            stream = sgp_stream_new(context, CU_STREAM_DEFAULT, 0);
+            if (!stream) {
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            }
+            stream->thread = own_number;
         }
         own_stream = (struct per_thread_stream){.context_id = context->id, .stream = stream};
     }
