@@ -15,13 +15,19 @@
 
 struct fgv_context;
 
+/* What CU_STREAM_PER_THREAD means to one thread in one context. */
+struct fgv_own_stream {
+    struct fgv_own_stream *next;
+    uint64_t context; /* handle */
+    uint64_t stream;
+};
+
 struct fgv_thread_more {
     uint64_t
         below[FGV_MAX_CONTEXT_DEPTH]; /* contexts under the current one, the deepest first; 0 where none was current */
     uint32_t depth;
     CUstreamCaptureMode capture_mode;
-    uint64_t stream;         /* CU_STREAM_PER_THREAD of this thread in `stream_context`, 0 while there is none */
-    uint64_t stream_context; /* handle */
+    struct fgv_own_stream *streams;
 };
 
 struct fgv_thread {

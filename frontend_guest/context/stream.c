@@ -1,8 +1,8 @@
 /*
  * Streams. Made and destroyed without waiting for the host; what a program asks about one is known here.
  *
- * CU_STREAM_PER_THREAD is a stream of the calling thread's own, made when it is first used in a context and destroyed
- * when the thread ends.
+ * CU_STREAM_PER_THREAD is a stream of the calling thread's own in the current context, made when it is first used there
+ * and destroyed when the thread ends.
  */
 #include "context/stream.h"
 
@@ -96,24 +96,44 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
     return result;
 }
 
+/* The calling thread's own in the current context, or NULL. Those that went with their context are forgotten. */
+static const struct fgv_own_stream *own_find(struct fgv_thread_more *more)
+{
+    struct fgv_own_stream **link = &more->streams;
+    while (*link) {
+        struct fgv_own_stream *own = *link;
+        if (fgv_handle_check(FGV_HANDLE_STREAM, own->stream) != CUDA_SUCCESS) {
+            *link = own->next;
+            free(own);
+        } else if (own->context == fgv_thread.current) {
+            return own;
+        } else {
+            link = &own->next;
+        }
+    }
+    return NULL;
+}
+
 static uint64_t own_stream(void)
 {
     struct fgv_thread_more *more = fgv_thread_more();
     if (!more || fgv_call_allowed() != CUDA_SUCCESS) {
         return 0; /* the call that asks finds the same error and tells it */
     }
-    if (more->stream != 0 && more->stream_context == fgv_thread.current &&
-        fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS) {
-        return more->stream;
+    const struct fgv_own_stream *known = own_find(more);
+    if (known) {
+        return known->stream;
     }
-    fgv_stream_thread_ends(); /* that of another context */
+    struct fgv_own_stream *own = malloc(sizeof(*own));
     CUstream made;
-    if (cuStreamCreate(&made, CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
+    if (!own || cuStreamCreate(&made, CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
+        free(own);
         return FGV_STREAM_INVALID;
     }
-    more->stream = (uint64_t)(uintptr_t)made;
-    more->stream_context = fgv_thread.current;
-    return more->stream;
+    *own = (struct fgv_own_stream){
+        .next = more->streams, .context = fgv_thread.current, .stream = (uint64_t)(uintptr_t)made};
+    more->streams = own;
+    return own->stream;
 }
 
 uint64_t fgv_stream_wire(CUstream stream)
@@ -128,26 +148,32 @@ uint64_t fgv_stream_wire(CUstream stream)
     return fgv_handle_entry(FGV_HANDLE_STREAM, handle) ? handle : FGV_STREAM_INVALID;
 }
 
+static void own_end(const struct fgv_own_stream *own)
+{
+    if (fgv_handle_check(FGV_HANDLE_STREAM, own->stream) != CUDA_SUCCESS) {
+        return; /* it went with its context */
+    }
+    fgv_pool_cache_flush_stream(own->stream);
+    struct fgv_call call;
+    struct fgv_request_cuStreamDestroy_v2 *request =
+        fgv_call_begin_for(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0, own->context);
+    if (request) {
+        request->hStream = own->stream;
+        fgv_call_post(&call);
+    }
+    record_free(own->stream, fgv_handle_object(FGV_HANDLE_STREAM, own->stream));
+    fgv_handle_drop(FGV_HANDLE_STREAM, own->stream);
+}
+
 void fgv_stream_thread_ends(void)
 {
     struct fgv_thread_more *more = fgv_thread.more;
-    if (!more || more->stream == 0) {
-        return;
+    while (more && more->streams) {
+        struct fgv_own_stream *own = more->streams;
+        own_end(own);
+        more->streams = own->next;
+        free(own);
     }
-    struct fgv_stream *record = fgv_handle_object(FGV_HANDLE_STREAM, more->stream);
-    if (fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS) {
-        fgv_pool_cache_flush_stream(more->stream);
-        struct fgv_call call;
-        struct fgv_request_cuStreamDestroy_v2 *request =
-            fgv_call_begin_for(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0, more->stream_context);
-        if (request) {
-            request->hStream = more->stream;
-            fgv_call_post(&call);
-        }
-        record_free(more->stream, record);
-        fgv_handle_drop(FGV_HANDLE_STREAM, more->stream);
-    }
-    more->stream = 0;
 }
 
 static void forget(uint64_t handle, void *object, void *context)

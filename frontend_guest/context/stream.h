@@ -25,7 +25,7 @@ uint64_t fgv_stream_wire(CUstream stream);
  * lives. */
 CUresult fgv_stream_find(CUstream stream, struct fgv_stream **record);
 void fgv_stream_forget_context(struct fgv_context *context);
-/* Destroys the calling thread's own stream. */
+/* Destroys the calling thread's own streams. */
 void fgv_stream_thread_ends(void);
 
 #endif

@@ -248,6 +248,88 @@ CASE(thread_per_thread_streams)
     }
 }
 
+static unsigned long long own_id(void)
+{
+    unsigned long long id = 0;
+
+    MUST(cuStreamGetId, CU_STREAM_PER_THREAD, &id);
+    return id;
+}
+
+/* A thread has one such stream for each context, and it is the same one when the context is current again. */
+CASE(thread_per_thread_stream_of_each_context)
+{
+    CUresult (*create)(CUcontext *, unsigned int, CUdevice) = symbol_find("cuCtxCreate_v2");
+    CUdeviceptr memory = device_bytes(4096, 1);
+    CUcontext first, other;
+    unsigned long long of_first, of_other;
+    struct held held;
+
+    MUST(cuCtxGetCurrent, &first);
+    held = hold(CU_STREAM_PER_THREAD);
+    of_first = own_id();
+    must("context", create(&other, 0, 0));
+    of_other = own_id();
+    say_number("the other one's is another", of_other != of_first);
+    DO(cuStreamQuery, CU_STREAM_PER_THREAD);
+    MUST(cuCtxSetCurrent, first);
+    say_number("the first one's again", own_id() == of_first);
+    DO(cuStreamQuery, CU_STREAM_PER_THREAD);
+    say("fill behind it", fill(memory, 5, 1024, CU_STREAM_PER_THREAD));
+    MUST(cuCtxSetCurrent, other);
+    say_number("the other one's again", own_id() == of_other);
+    MUST(cuCtxSetCurrent, first);
+    let_go(held);
+    DO(cuStreamSynchronize, CU_STREAM_PER_THREAD);
+    say_device_bytes("filled", memory, 4096);
+    MUST(cuCtxDestroy, other);
+    say_number("the first one's after the other's end", own_id() == of_first);
+    must("context", create(&other, 0, 0));
+    say_number("a new context has a new one", own_id() != of_other && own_id() != of_first);
+    DO(cuStreamSynchronize, CU_STREAM_PER_THREAD);
+    MUST(cuCtxDestroy, other);
+    MUST(cuDevicePrimaryCtxReset, 0);
+    MUST(cuDevicePrimaryCtxRetain, &first, 0);
+    MUST(cuCtxSetCurrent, first);
+    say_number("a context that was reset has a new one", own_id() != of_first);
+    DO(cuStreamSynchronize, CU_STREAM_PER_THREAD);
+}
+
+static void *work_in_both(void *data)
+{
+    struct worker *workers = data;
+
+    for (unsigned int i = 0; i < 2; i++) {
+        CU(cuCtxSetCurrent)(workers[i].context);
+        for (unsigned int j = 0; j < 10; j++) {
+            workers[i].result = CU(cuMemsetD32Async)(workers[i].memory, 100 * i + j, 1024, CU_STREAM_PER_THREAD);
+        }
+    }
+    return NULL;
+}
+
+/* What a thread left in its streams of two contexts is done though the thread has ended. */
+CASE(thread_ends_with_work_in_two_contexts)
+{
+    CUresult (*create)(CUcontext *, unsigned int, CUdevice) = symbol_find("cuCtxCreate_v2");
+    struct worker workers[2] = {{.memory = device_bytes(4096, 0)}};
+
+    MUST(cuCtxGetCurrent, &workers[0].context);
+    must("context", create(&workers[1].context, 0, 0));
+    workers[1].memory = device_bytes(4096, 0);
+    if (pthread_create(&workers[0].thread, NULL, work_in_both, workers)) {
+        end_case("no thread");
+    }
+    pthread_join(workers[0].thread, NULL);
+    for (unsigned int i = 0; i < 2; i++) {
+        say(text("work in %u", i), workers[i].result);
+        MUST(cuCtxSetCurrent, workers[i].context);
+        DO(cuCtxSynchronize);
+        say_device_bytes(text("memory of %u", i), workers[i].memory, 4096);
+    }
+    MUST(cuCtxDestroy, workers[1].context);
+}
+
 static void *destroy_there(void *data)
 {
     struct worker *worker = data;
