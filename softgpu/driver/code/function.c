@@ -152,7 +152,7 @@ SGP_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction fun
     if (result) {
         return result;
     }
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    *state = function->is_loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -162,5 +162,9 @@ SGP_EXPORT CUresult cuFuncLoad(CUfunction func)
     struct sgp_function_settings *settings;
     CUresult result = enter_function(func, &function, &settings);
 
-    return result ? result : sgp_leave(CUDA_SUCCESS);
+    if (result) {
+        return result;
+    }
+    function->is_loaded = true;
+    return sgp_leave(CUDA_SUCCESS);
 }

@@ -211,6 +211,7 @@ CUresult sgp_launch_resolve(struct CUctx_st *context, struct sgp_launch *launch)
     if (result) {
         return result;
     }
+    function->is_loaded = true;
     launch->kernel = function->kernel;
     launch->module = function->module;
     return launch_check(launch, settings);

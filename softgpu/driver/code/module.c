@@ -52,6 +52,13 @@ static void module_destroy(void *object)
     free(module);
 }
 
+static bool loads_eagerly(void)
+{
+    const char *wanted = getenv("CUDA_MODULE_LOADING");
+
+    return wanted && !strcmp(wanted, "EAGER");
+}
+
 static bool functions_new(struct CUmod_st *module)
 {
     const struct sgp_module *code = module->image->module;
@@ -69,6 +76,7 @@ static bool functions_new(struct CUmod_st *module)
         function->object.context = module->object.context;
         function->module = module;
         function->kernel = &code->kernels[i];
+        function->is_loaded = loads_eagerly();
         sgp_function_settings_reset(&function->settings, function->kernel);
     }
     return true;
@@ -221,6 +229,7 @@ SGP_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const 
     for (uint32_t i = 0; i < hmod->image->module->nr_kernels; i++) {
         if (!strcmp(hmod->functions[i].kernel->name, name)) {
             *hfunc = &hmod->functions[i];
+            hmod->functions[i].is_loaded = true;
             return sgp_leave(CUDA_SUCCESS);
         }
     }
@@ -258,14 +267,12 @@ SGP_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 
 SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
-    const char *wanted;
     CUresult result = sgp_with_argument(sgp_enter_driver(), mode);
 
     if (result) {
         return result;
     }
-    wanted = getenv("CUDA_MODULE_LOADING");
-    *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+    *mode = loads_eagerly() ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return sgp_leave(CUDA_SUCCESS);
 }
 

@@ -11,6 +11,7 @@ struct CUfunc_st {
     struct CUmod_st *module;
     const struct sgp_kernel *kernel;
     struct sgp_function_settings settings;
+    bool is_loaded; /* as NVIDIA's driver would have it: told, and nothing else */
 };
 
 struct CUmod_st {
