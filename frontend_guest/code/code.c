@@ -18,6 +18,12 @@ _Static_assert(sizeof(struct fgv_request_cuModuleEnumerateFunctions) ==
                    sizeof(struct fgv_request_cuLibraryEnumerateKernels),
                "same request");
 
+bool fgv_code_is_eager(void)
+{
+    const char *wanted = getenv("CUDA_MODULE_LOADING");
+    return wanted && strcmp(wanted, "EAGER") == 0;
+}
+
 CUresult fgv_code_allowed(enum fgv_handle_kind kind)
 {
     return kind == FGV_HANDLE_LIBRARY ? fgv_client_is_open() : fgv_call_allowed();

@@ -12,6 +12,8 @@ struct fgv_code {
     struct fgv_function *functions;
 };
 
+/* Whether the program wants functions loaded with their module, and not when they are launched first. */
+bool fgv_code_is_eager(void);
 /* Whether a call about a module or library may be made: libraries need no current context. */
 CUresult fgv_code_allowed(enum fgv_handle_kind kind);
 /* The record of a module or library; NULL without memory. */

@@ -255,6 +255,7 @@ static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, con
             .info_bytes = fgv_jit_log_bytes(&jit->answers, 0),
             .error_bytes = fgv_jit_log_bytes(&jit->answers, 1),
             .chunk = jit->chunk,
+            .is_eager = fgv_code_is_eager(),
         };
         result = load_ask(kind == FGV_HANDLE_LIBRARY ? FGV_CALL_cuLibraryLoadData : FGV_CALL_cuModuleLoadDataEx,
                           &request, jit);

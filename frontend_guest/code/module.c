@@ -1,9 +1,6 @@
 /* Modules. What they have in common with libraries is code.c's. */
 #include "code/module.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "call/call.h"
 #include "code/code.h"
 #include "code/image.h"
@@ -123,8 +120,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     if (!mode) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const char *wanted = getenv("CUDA_MODULE_LOADING");
-    *mode = wanted && strcmp(wanted, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+    *mode = fgv_code_is_eager() ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
 }
 

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "calls/eager.h"
 #include "calls/event_time.h"
 #include "calls/host_function.h"
 #include "calls/image_memory.h"
@@ -126,6 +127,7 @@ CUresult fgw_serve_context_create(struct fgw_worker *worker, const struct fgw_re
     fgw_context_make_current(worker, context);
     fgw_taken_note_limits(worker, context);
     fgw_memory_pin(worker);
+    fgw_eager_load_here(worker);
     return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/count.h"
+#include "calls/eager.h"
 #include "calls/image_memory.h"
 #include "calls/jit.h"
 #include "calls/kept_image.h"
@@ -246,6 +247,20 @@ static CUresult load_library(struct fgw_worker *worker, uint64_t number, const v
     return result == CUDA_SUCCESS ? fgw_worker_bind(worker, FGV_HANDLE_LIBRARY, number, library) : result;
 }
 
+static void load_functions(struct fgw_worker *worker, enum fgv_handle_kind kind,
+                           const struct fgv_request_cuModuleLoadDataEx *fixed)
+{
+    void *native;
+    if (fixed->is_eager == 0 || fgw_worker_find(worker, kind, fixed->handle, &native) != CUDA_SUCCESS) {
+        return;
+    }
+    if (kind == FGV_HANDLE_MODULE) {
+        fgw_eager_load_module(worker, native);
+    } else {
+        fgw_eager_load_library(worker, native);
+    }
+}
+
 typedef CUresult (*load_call)(struct fgw_worker *, uint64_t, const void *, struct fgw_jit_options *);
 
 static CUresult load_charged(struct fgw_worker *worker, uint64_t number, const void *image,
@@ -288,6 +303,7 @@ static CUresult load(struct fgw_worker *worker, const struct fgw_request *reques
     }
     if (result == CUDA_SUCCESS) {
         keep_image(worker, kind, request);
+        load_functions(worker, kind, fixed);
     }
     free(wrapper);
     if (fixed->chunk != FGV_NO_CHUNK) {

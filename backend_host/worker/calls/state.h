@@ -186,6 +186,7 @@ struct fgw_calls {
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
     struct fgw_hosts hosts;
+    bool is_eager;    /* libraries are loaded into each context that is made: eager.h */
     bool has_staging; /* a node has staged a copy, ever: staging.h */
 };
 

@@ -215,6 +215,60 @@ CASE(module_loading_mode)
     DO(cuModuleGetLoadingMode, NULL);
 }
 
+static void say_loaded(const char *label, CUmodule module)
+{
+    CUfunction functions[64];
+    unsigned int count = 0, nr_loaded = 0;
+
+    MUST(cuModuleGetFunctionCount, &count, module);
+    MUST(cuModuleEnumerateFunctions, functions, count < 64 ? count : 64, module);
+    for (unsigned int i = 0; i < count && i < 64; i++) {
+        CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_UNLOADED;
+
+        CU(cuFuncIsLoaded)(&state, functions[i]);
+        nr_loaded += state == CU_FUNCTION_LOADING_STATE_LOADED;
+    }
+    say_number(text("%s: functions", label), count);
+    say_number(text("%s: loaded", label), nr_loaded);
+}
+
+/* CUDA_MODULE_LOADING is EAGER where cases run: all of a module is loaded with it, of a library in each context. */
+CASE(module_loaded_eagerly)
+{
+    CUresult (*create)(CUcontext *, unsigned int, CUdevice) = symbol_find("cuCtxCreate_v2");
+    CUlibrary library;
+    CUmodule module;
+    CUcontext other;
+
+    say_loaded("module", module_of_kernels());
+    MUST(cuLibraryLoadData, &library, kernels_ptx, NULL, NULL, 0, NULL, NULL, 0);
+    MUST(cuLibraryGetModule, &module, library);
+    say_loaded("library", module);
+    must("context", create(&other, 0, 0));
+    MUST(cuLibraryGetModule, &module, library);
+    say_loaded("library in a later context", module);
+    MUST(cuCtxDestroy, other);
+    MUST(cuLibraryUnload, library);
+}
+
+BARE(module_loaded_lazily)
+{
+    CUmoduleLoadingMode mode = 77;
+    CUcontext context;
+    CUfunction function;
+
+    setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+    DO(cuInit, 0);
+    DO(cuModuleGetLoadingMode, &mode);
+    say_number("mode", mode);
+    MUST(cuDevicePrimaryCtxRetain, &context, 0);
+    MUST(cuCtxSetCurrent, context);
+    say_loaded("at first", module_of_kernels());
+    MUST(cuModuleEnumerateFunctions, &function, 1, module_of_kernels());
+    DO(cuFuncLoad, function);
+    say_loaded("one", module_of_kernels());
+}
+
 ALONE(destroyed_module)
 {
     CUmodule module = NULL;
