@@ -30,6 +30,7 @@ struct function {
     CUhostFn function;
     CUstreamCallback callback;
     CUstream stream; /* of a callback */
+    uint64_t wire;   /* the stream that it was put into; of a graph's 0 */
     void *data;
     uint32_t nr_kept;              /* by graphs; 0: it is run once */
     void (*forgotten)(void *data); /* NULL, or called when no graph keeps it any more */
@@ -43,6 +44,8 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct function *table;
 static uint32_t nr_places;
 static uint32_t first_free = NO_PLACE;
+static bool is_running; /* one of a stream's */
+static uint64_t running_in;
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_started;
@@ -118,6 +121,10 @@ static bool take(uint64_t number, bool is_dropped, struct function *what)
     bool is_found = number != 0 && place < nr_places && table[place].number == number;
     if (is_found) {
         *what = table[place];
+        if (!is_dropped) {
+            is_running = what->nr_kept == 0;
+            running_in = what->wire;
+        }
         table[place].nr_kept -= is_dropped && what->nr_kept != 0;
         if (table[place].nr_kept == 0) {
             table[place] = (struct function){.next_free = first_free};
@@ -143,6 +150,17 @@ bool fgv_host_function_find(uint64_t number, CUDA_HOST_NODE_PARAMS *params)
     return is_found;
 }
 
+bool fgv_host_function_is_ahead(uint64_t stream)
+{
+    pthread_mutex_lock(&table_lock);
+    bool is_ahead = is_running && running_in == stream;
+    for (uint32_t i = 0; i < nr_places && !is_ahead; i++) {
+        is_ahead = table[i].number != 0 && table[i].nr_kept == 0 && table[i].wire == stream;
+    }
+    pthread_mutex_unlock(&table_lock);
+    return is_ahead;
+}
+
 static bool is_served(void *unused, uint32_t nr_rounds)
 {
     (void)unused;
@@ -163,6 +181,9 @@ static void run(const struct fgv_post *post)
         what.function(what.data);
     }
     fgv_thread.is_called = 0;
+    pthread_mutex_lock(&table_lock);
+    is_running = false;
+    pthread_mutex_unlock(&table_lock);
 }
 
 static void *functions_run(void *unused)
@@ -321,7 +342,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     }
     struct fgv_call call;
     uint64_t number;
-    const struct function what = {.function = fn, .data = userData};
+    const struct function what = {.function = fn, .wire = stream, .data = userData};
     struct fgv_request_cuLaunchHostFunc *request =
         put_begin(&call, FGV_CALL_cuLaunchHostFunc, sizeof(*request), &what, &number);
     if (!request) {
@@ -346,7 +367,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
     }
     struct fgv_call call;
     uint64_t number;
-    const struct function what = {.callback = callback, .stream = hStream, .data = userData};
+    const struct function what = {.callback = callback, .stream = hStream, .wire = stream, .data = userData};
     struct fgv_request_cuStreamAddCallback *request =
         put_begin(&call, FGV_CALL_cuStreamAddCallback, sizeof(*request), &what, &number);
     if (!request) {

@@ -16,6 +16,8 @@
 
 /* The thread that runs them, as the kernel knows it; 0: there is none yet. */
 uint32_t fgv_host_function_thread(void);
+/* Whether a function that was put into the stream has not returned yet. */
+bool fgv_host_function_is_ahead(uint64_t stream);
 /* For a node of a graph: the number stands for the function, with this data, until it is dropped as often as it was
  * kept, however often it is run. `forgotten`, or NULL, is called with the data then. */
 CUresult fgv_host_function_keep(CUhostFn function, void *data, void (*forgotten)(void *data), uint64_t *number);

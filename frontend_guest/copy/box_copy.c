@@ -19,6 +19,7 @@
 #include "copy/captured.h"
 #include "copy/convoy.h"
 #include "copy/copy.h"
+#include "copy/registered.h"
 #include "cuda_api/prototypes.h"
 #include "region/client.h"
 
@@ -232,6 +233,12 @@ static CUresult box_copy(struct fgv_box *box, uint64_t bytes, CUstream stream, b
     if (fgv_capture_is_active(wire)) {
         return waits ? fgv_capture_break(wire) : capture(box, wire);
     }
+    fgv_registered_reach_box(&box->to, box);
+    fgv_registered_reach_box(&box->from, box);
+    CUresult result;
+    if (fgv_registered_copy_behind(box, stream, wire, &result)) {
+        return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
+    }
     bool to_device = is_on_device(&box->to), from_device = is_on_device(&box->from);
     if (to_device && from_device) {
         return fgv_box_post(box, wire);
@@ -241,7 +248,6 @@ static CUresult box_copy(struct fgv_box *box, uint64_t bytes, CUstream stream, b
     }
     fgv_count(to_device ? FGV_COUNT_TO_DEVICE_BYTES : FGV_COUNT_FROM_DEVICE_BYTES, bytes);
     const struct fgv_box_side *host = to_device ? &box->from : &box->to;
-    CUresult result;
     if (fgv_memory_is_shared(host->memory.kind)) {
         result = fgv_box_post(box, wire);
     } else if (to_device) {

@@ -26,6 +26,7 @@
 #include "copy/box.h"
 #include "copy/captured.h"
 #include "copy/convoy.h"
+#include "copy/registered.h"
 #include "cuda_api/prototypes.h"
 #include "region/client.h"
 
@@ -208,16 +209,21 @@ static bool is_one_sided(enum fgv_memory_kind one, enum fgv_memory_kind other)
     return fgv_memory_is_device(one) || fgv_memory_is_device(other);
 }
 
+static struct fgv_box box_of(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes)
+{
+    return (struct fgv_box){.width_bytes = bytes,
+                            .height = 1,
+                            .depth = 1,
+                            .to = {.memory = *destination, .pitch_bytes = bytes, .plane_rows = 1},
+                            .from = {.memory = *source, .pitch_bytes = bytes, .plane_rows = 1}};
+}
+
 /* A copy that the device cannot make as it is, into a capture: staged it can, and between two places on the host, too.
  */
 static CUresult capture(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
                         CUstream stream, uint64_t wire)
 {
-    struct fgv_box box = {.width_bytes = bytes,
-                          .height = 1,
-                          .depth = 1,
-                          .to = {.memory = *destination, .pitch_bytes = bytes, .plane_rows = 1},
-                          .from = {.memory = *source, .pitch_bytes = bytes, .plane_rows = 1}};
+    struct fgv_box box = box_of(destination, source, bytes);
     struct fgv_staging staging;
     CUresult result = fgv_captured_begin(&box, wire, &staging);
     if (result == CUDA_SUCCESS) {
@@ -273,6 +279,24 @@ static CUresult copy_range(const struct fgv_side *destination, const struct fgv_
     return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
 }
 
+/* The same where a side may be memory that the program registered. */
+static CUresult copy_registered(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
+                                CUstream stream, bool waits)
+{
+    const uint64_t wire = fgv_stream_wire(stream);
+    if (wire == FGV_STREAM_INVALID || fgv_capture_is_active(wire)) {
+        return copy_range(destination, source, bytes, stream, waits);
+    }
+    struct fgv_box box = box_of(destination, source, bytes);
+    fgv_registered_reach(&box.to.memory, bytes);
+    fgv_registered_reach(&box.from.memory, bytes);
+    CUresult result;
+    if (!fgv_registered_copy_behind(&box, stream, wire, &result)) {
+        return copy_range(&box.to.memory, &box.from.memory, bytes, stream, waits);
+    }
+    return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
+}
+
 static bool is_managed(const struct fgv_side *side)
 {
     return side->kind == FGV_MEMORY_MANAGED;
@@ -282,7 +306,9 @@ static bool is_managed(const struct fgv_side *side)
 CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
                         CUstream stream, bool waits)
 {
-    const CUresult result = copy_range(destination, source, bytes, stream, waits);
+    const bool is_registered = destination->kind == FGV_MEMORY_REGISTERED || source->kind == FGV_MEMORY_REGISTERED;
+    const CUresult result = is_registered ? copy_registered(destination, source, bytes, stream, waits)
+                                          : copy_range(destination, source, bytes, stream, waits);
     return result == CUDA_SUCCESS && waits && (is_managed(destination) || is_managed(source))
                ? cuStreamSynchronize(stream)
                : result;

@@ -37,25 +37,28 @@ bool fgv_staging_is_used(void)
     return atomic_load_explicit(&is_used, memory_order_relaxed);
 }
 
-static void run(void *data)
+void fgv_staging_rows(const struct fgv_box_side *side, const struct fgv_copy_size *size, uint8_t *in_buffer, bool fills)
 {
-    const struct way *way = data;
-    const struct fgv_box_side *side = &way->side;
-    uint64_t bytes = way->size.width_bytes, height = way->size.height, depth = way->size.depth;
+    uint64_t bytes = size->width_bytes, height = size->height, depth = size->depth;
     if (height == 1 || side->pitch_bytes == bytes) { /* rows without gaps are one row */
         const bool is_whole = depth == 1 || side->plane_rows == height;
         bytes *= is_whole ? height * depth : height;
         depth = is_whole ? 1 : depth;
         height = 1;
     }
-    uint8_t *in_buffer = (uint8_t *)(uintptr_t)way->buffer->range.address;
     for (uint64_t z = 0; z < depth; z++) {
         for (uint64_t y = 0; y < height; y++, in_buffer += bytes) {
             uint8_t *row =
                 (uint8_t *)(uintptr_t)(side->memory.address + (z * side->plane_rows + y) * side->pitch_bytes);
-            fgv_bulk_copy(way->fills ? in_buffer : row, way->fills ? row : in_buffer, bytes);
+            fgv_bulk_copy(fills ? in_buffer : row, fills ? row : in_buffer, bytes);
         }
     }
+}
+
+static void run(void *data)
+{
+    const struct way *way = data;
+    fgv_staging_rows(&way->side, &way->size, (uint8_t *)(uintptr_t)way->buffer->range.address, way->fills);
 }
 
 /* Takes the way out of its buffer; the buffer comes back when that was its last, out of the list. Under the lock. */

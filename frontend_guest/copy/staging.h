@@ -41,6 +41,9 @@ bool fgv_staging_is_needed(const struct fgv_box_side *side);
  */
 CUresult fgv_staging_put(struct fgv_box_side *side, const struct fgv_copy_size *size, bool fills,
                          const struct fgv_copy_side *said, uint64_t was, uint64_t *number);
+/* Fills a buffer with the rows of a side, or drains it into them. */
+void fgv_staging_rows(const struct fgv_box_side *side, const struct fgv_copy_size *size, uint8_t *in_buffer,
+                      bool fills);
 /* As the program described the side that is staged so; false: the number is of no such function. */
 bool fgv_staging_said(uint64_t number, struct fgv_copy_side *said);
 /* Whether the function of this number fills a buffer or drains one. */

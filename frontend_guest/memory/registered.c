@@ -1,6 +1,7 @@
 /*
- * Memory of the program's own that it registered (cuMemHostRegister). Registering is remembered, and copies go through
- * the arena as with any pageable memory: the pages are not in the region, so that the device does not reach them.
+ * Memory of the program's own that it registered (cuMemHostRegister). Registering is remembered, and most copies go
+ * through the arena as with any pageable memory (copy/registered.c): the pages are not in the region, so that the
+ * device does not reach them.
  *
  * Who asks for a device pointer gets one: the pages in which it lies are then replaced, at their place in the program,
  * by pages of the heap with the same bytes, which the device reaches at the heap's address. When it is unregistered

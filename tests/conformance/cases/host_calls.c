@@ -1,4 +1,5 @@
 /* What host functions may do, and what calls of the host wait for. */
+#include <sys/mman.h>
 #include <time.h>
 
 #include "case.h"
@@ -52,6 +53,88 @@ CASE(copy_waits_for_what_is_before_it)
     say_waited("from registered memory", &flag);
     MUST(cuMemHostUnregister, host);
     free(host);
+}
+
+struct awaited {
+    int flag;
+    uint8_t *memory; /* that is set when the flag is, or NULL */
+};
+
+static void CUDA_CB wait_and_write(void *argument)
+{
+    const struct timespec nap = {.tv_nsec = 100000};
+    struct awaited *awaited = argument;
+
+    while (!__atomic_load_n(&awaited->flag, __ATOMIC_ACQUIRE)) {
+        nanosleep(&nap, NULL);
+    }
+    for (size_t i = 0; awaited->memory && i < BYTES; i++) {
+        awaited->memory[i] = (uint8_t)(i * 5);
+    }
+}
+
+static void wait_in(CUstream stream, struct awaited *awaited, uint8_t *memory)
+{
+    *awaited = (struct awaited){.memory = memory};
+    MUST(cuLaunchHostFunc, stream, wait_and_write, awaited);
+}
+
+static void go_on(CUstream stream, struct awaited *awaited)
+{
+    DO(cuStreamQuery, stream);
+    __atomic_store_n(&awaited->flag, 1, __ATOMIC_RELEASE);
+    DO(cuStreamSynchronize, stream);
+}
+
+/* The calls return though the program has to go on before the copies are made. */
+CASE(copy_of_registered_memory_behind_a_host_function)
+{
+    uint8_t *host = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr memory = device_bytes(BYTES, 3);
+    struct awaited awaited;
+    CUstream stream;
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = host,
+                          .srcPitch = 2048,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = memory,
+                          .dstPitch = 1024,
+                          .WidthInBytes = 1000,
+                          .Height = 500};
+    CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = memory,
+                          .srcPitch = 1024,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = host,
+                          .dstPitch = 2048,
+                          .WidthInBytes = 900,
+                          .Height = 400};
+
+    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    MUST(cuMemHostRegister, host, BYTES, 0);
+    wait_in(stream, &awaited, NULL);
+    DO(cuMemcpyDtoHAsync, host, memory, BYTES, stream);
+    go_on(stream, &awaited);
+    say_bytes("from the device", host, BYTES);
+    wait_in(stream, &awaited, host);
+    DO(cuMemcpyHtoDAsync, memory + SMALL_BYTES, host, BYTES - SMALL_BYTES, stream);
+    DO(cuMemcpyDtoHAsync, host, memory, 2 * SMALL_BYTES, stream);
+    go_on(stream, &awaited);
+    say_device_bytes("what the function wrote", memory, BYTES);
+    say_bytes("and back", host, BYTES);
+    wait_in(stream, &awaited, host);
+    DO(cuMemcpy2DAsync, &rows, stream);
+    go_on(stream, &awaited);
+    say_device_bytes("rows", memory, BYTES);
+    wait_in(stream, &awaited, NULL);
+    DO(cuMemcpy2DAsync, &back, stream);
+    go_on(stream, &awaited);
+    say_bytes("rows back", host, BYTES);
+    DO(cuMemcpyHtoDAsync, memory, host, BYTES, stream);
+    DO(cuStreamSynchronize, stream);
+    say_device_bytes("with nothing before it", memory, BYTES);
+    MUST(cuMemHostUnregister, host);
+    munmap(host, BYTES);
 }
 
 struct asked {

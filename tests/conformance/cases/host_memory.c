@@ -159,6 +159,30 @@ CASE(host_register_mapped)
     munmap(memory, BYTES);
 }
 
+/* What the device has written there when it comes to the copy is what is copied. */
+CASE(host_register_mapped_and_copied_in_order)
+{
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr device = 0, own = device_bytes(BYTES, 1);
+    CUstream stream;
+    struct held held;
+
+    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    MUST(cuMemHostRegister, memory, BYTES, CU_MEMHOSTREGISTER_DEVICEMAP);
+    MUST(cuMemHostGetDevicePointer, &device, memory, 0);
+    held = hold(stream);
+    say("fill", fill(device, 7, BYTES / 4, stream));
+    DO(cuMemcpyHtoDAsync, own, memory, BYTES, stream);
+    DO(cuMemcpyDtoHAsync, memory + 100, own + 200, 1000, stream);
+    DO(cuStreamQuery, stream);
+    let_go(held);
+    DO(cuStreamSynchronize, stream);
+    say_device_bytes("copied", own, BYTES);
+    say_bytes("and back", memory, BYTES);
+    DO(cuMemHostUnregister, memory);
+    munmap(memory, BYTES);
+}
+
 /* In pages that hold more than it. */
 CASE(host_register_mapped_in_part)
 {
