@@ -20,12 +20,17 @@ static void explain_full(uint64_t bytes)
                              : "on the host, fairgv-host attach --region SIZE gives more");
 }
 
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return (bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
+}
+
 static uint64_t take(uint64_t bytes, uint64_t *rounded_bytes)
 {
     if (bytes > fgv_guest.region.region_bytes + fgv_guest.region.window.bytes) {
         return FGV_HEAP_NONE;
     }
-    *rounded_bytes = (bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
+    *rounded_bytes = whole_pages(bytes);
     const uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, *rounded_bytes);
     return offset != FGV_HEAP_NONE ? offset : fgv_window_allocate(*rounded_bytes);
 }
@@ -42,5 +47,6 @@ uint64_t fgv_heap_pages_take(uint64_t bytes, uint64_t *rounded_bytes)
 
 void fgv_heap_pages_give(uint64_t address, uint64_t bytes)
 {
-    fgv_heap_free(&fgv_guest.region, fgv_guest.index, address - (uint64_t)(uintptr_t)fgv_guest.region.base, bytes);
+    fgv_heap_free(&fgv_guest.region, fgv_guest.index, address - (uint64_t)(uintptr_t)fgv_guest.region.base,
+                  whole_pages(bytes));
 }

@@ -46,7 +46,7 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
     }
     memset((void *)(uintptr_t)*address, 0, rounded_bytes); /* another program of this machine may have written there */
     result = host_register(*address, rounded_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, rounded_bytes, kind, flags, 0)) {
+    if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, bytes, kind, flags, 0)) {
         result = CUDA_ERROR_OUT_OF_MEMORY; /* the worker keeps the registration until the context ends */
     }
     if (result != CUDA_SUCCESS) {

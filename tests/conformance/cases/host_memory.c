@@ -34,6 +34,27 @@ CASE(host_alloc_old_form)
     DO(cuMemFreeHost, memory);
 }
 
+/* Its size is what was asked for, not whole pages. */
+CASE(host_alloc_size)
+{
+    CUdeviceptr memory = device_bytes(BYTES, 1), base = 0;
+    uint8_t *pinned;
+    size_t bytes = 0;
+
+    MUST(cuMemHostAlloc, (void **)&pinned, 5000, 0);
+    DO(cuMemGetAddressRange, &base, &bytes, (CUdeviceptr)(uintptr_t)pinned + 77);
+    say_number("base", base == (CUdeviceptr)(uintptr_t)pinned);
+    say_number("bytes", (long long)bytes);
+    DO(cuPointerGetAttribute, &bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (CUdeviceptr)(uintptr_t)pinned);
+    say_number("range", (long long)bytes);
+    DO(cuMemcpyDtoH, pinned, memory, 5000);
+    say_bytes("copied", pinned, 5000);
+    DO(cuMemcpyDtoH, pinned, memory, 5001);
+    DO(cuMemFreeHost, pinned);
+    DO(cuMemAllocHost, (void **)&pinned, 1);
+    DO(cuMemFreeHost, pinned);
+}
+
 CASE(host_alloc_is_written_by_kernels)
 {
     unsigned int *memory = NULL;
