@@ -71,6 +71,17 @@ void fgv_after_cuStreamCreateWithPriority(CUresult result, CUstream *phStream, u
     record_make((uint64_t)(uintptr_t)*phStream, flags, priority_bound(priority));
 }
 
+void fgv_after_cuStreamSetAttribute(CUresult result, CUstream hStream, CUstreamAttrID attr,
+                                    const CUstreamAttrValue *value)
+{
+    struct fgv_stream *record;
+    (void)result;
+    if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY && fgv_stream_find(hStream, &record) == CUDA_SUCCESS &&
+        record != &legacy) {
+        record->priority = priority_bound(value->priority);
+    }
+}
+
 /* Memory that the guest keeps for the stream is freed in it, as long as there is one. */
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {

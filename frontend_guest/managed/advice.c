@@ -143,7 +143,8 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
     }
     const bool is_flag = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
     if (!is_flag || !fgv_memory_find(dptr, &range) || !fgv_memory_is_managed(range.kind) || range.address != dptr ||
-        length > range.bytes || (flags == CU_MEM_ATTACH_SINGLE && (!hStream || hStream == CU_STREAM_LEGACY))) {
+        (length != 0 && length != range.bytes) ||
+        (flags == CU_MEM_ATTACH_SINGLE && (!hStream || hStream == CU_STREAM_LEGACY))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;

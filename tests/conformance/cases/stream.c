@@ -277,6 +277,9 @@ CASE(stream_attributes)
     DO(cuStreamSetAttribute, stream, CU_LAUNCH_ATTRIBUTE_PRIORITY, &priority);
     DO(cuStreamGetAttribute, stream, CU_LAUNCH_ATTRIBUTE_PRIORITY, &got);
     say_number("priority", got.priority);
+    int known = 0;
+    DO(cuStreamGetPriority, stream, &known);
+    say_number("which the stream tells", known);
 }
 
 CASE(stream_access_policy_window)
@@ -313,6 +316,11 @@ CASE(stream_attach_managed)
 
     MUST(cuStreamCreate, &stream, 0);
     DO(cuStreamAttachMemAsync, stream, device_bytes(64, 0), 0, CU_MEM_ATTACH_SINGLE);
+    CUdeviceptr managed = 0;
+    MUST(cuMemAllocManaged, &managed, 8192, CU_MEM_ATTACH_GLOBAL);
+    DO(cuStreamAttachMemAsync, stream, managed, 8192, CU_MEM_ATTACH_SINGLE);
+    DO(cuStreamAttachMemAsync, stream, managed, 4096, CU_MEM_ATTACH_GLOBAL);
+    DO(cuStreamAttachMemAsync, stream, managed, 8193, CU_MEM_ATTACH_GLOBAL);
 }
 
 CASE(stream_capture_modes)
