@@ -162,11 +162,18 @@ static CUresult add_segment(struct fgw_worker *worker, struct fgw_memory_pool *p
     return CUDA_SUCCESS;
 }
 
+/* The pool's maximum in whole steps, by which it grows; no allocation is larger than what the program said. */
+static bool is_within_maximum(const struct fgw_memory_pool *pool, uint64_t bytes, uint64_t reserved_bytes)
+{
+    return pool->max_bytes == 0 || (bytes <= pool->max_bytes && (reserved_bytes <= pool->max_bytes ||
+                                                                 reserved_bytes - pool->max_bytes < FGW_POOL_STEP));
+}
+
 /* Makes sure of quota for so many bytes more in the pool, of which the client gets `bytes`. */
 static bool may_grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes, uint64_t grown_bytes)
 {
     const uint64_t reserved_bytes = pool->blocks.reserved_bytes + grown_bytes;
-    return (pool->max_bytes == 0 || reserved_bytes <= pool->max_bytes) &&
+    return is_within_maximum(pool, bytes, reserved_bytes) &&
            charge(worker, pool, due_bytes(pool->live_bytes + bytes, reserved_bytes));
 }
 

@@ -71,6 +71,27 @@ CASE(pool_of_its_own)
     DO(cuMemPoolDestroy, pool);
 }
 
+CASE(pool_with_a_maximum)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                 .maxSize = 4 << 20};
+    CUdeviceptr first = 0, second = 0;
+    CUmemoryPool pool = NULL;
+
+    if (DO(cuMemPoolCreate, &pool, &properties) != CUDA_SUCCESS) {
+        return;
+    }
+    DO(cuMemAllocFromPoolAsync, &first, (size_t)1 << 30, pool, NULL);
+    DO(cuMemAllocFromPoolAsync, &first, 1 << 20, pool, NULL);
+    DO(cuMemAllocFromPoolAsync, &second, 2 << 20, pool, NULL);
+    DO(cuMemsetD8Async, first, 5, 1 << 20, NULL);
+    DO(cuMemFreeAsync, first, NULL);
+    DO(cuMemFreeAsync, second, NULL);
+    DO(cuStreamSynchronize, NULL);
+    DO(cuMemPoolDestroy, pool);
+}
+
 CASE(pool_access)
 {
     CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
