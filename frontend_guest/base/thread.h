@@ -15,6 +15,12 @@
 
 struct fgv_context;
 
+/* A context that is not current now: its handle, 0 for none, and the object behind it, which outlives the handle. */
+struct fgv_below {
+    uint64_t handle;
+    struct fgv_context *context;
+};
+
 /* What CU_STREAM_PER_THREAD means to one thread in one context. */
 struct fgv_own_stream {
     struct fgv_own_stream *next;
@@ -23,8 +29,7 @@ struct fgv_own_stream {
 };
 
 struct fgv_thread_more {
-    uint64_t
-        below[FGV_MAX_CONTEXT_DEPTH]; /* contexts under the current one, the deepest first; 0 where none was current */
+    struct fgv_below below[FGV_MAX_CONTEXT_DEPTH]; /* contexts under the current one, the deepest first */
     uint32_t depth;
     CUstreamCaptureMode capture_mode;
     struct fgv_own_stream *streams;

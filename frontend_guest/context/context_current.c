@@ -7,7 +7,7 @@
 
 static void current_set(uint64_t handle)
 {
-    fgv_thread.context = handle == 0 ? NULL : fgv_handle_object(FGV_HANDLE_CONTEXT, handle);
+    fgv_thread.context = fgv_handle_object(FGV_HANDLE_CONTEXT, handle);
     fgv_thread.current = handle;
 }
 
@@ -25,7 +25,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
     if (!more || more->depth == FGV_MAX_CONTEXT_DEPTH) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    more->below[more->depth++] = fgv_thread.current;
+    more->below[more->depth++] = (struct fgv_below){.handle = fgv_thread.current, .context = fgv_thread.context};
     current_set(handle);
     return CUDA_SUCCESS;
 }
@@ -43,7 +43,9 @@ CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
         *pctx = fgv_context_public(fgv_thread.current);
     }
     struct fgv_thread_more *more = fgv_thread.more;
-    current_set(more && more->depth > 0 ? more->below[--more->depth] : 0);
+    const struct fgv_below below = more && more->depth > 0 ? more->below[--more->depth] : (struct fgv_below){0};
+    fgv_thread.context = below.context;
+    fgv_thread.current = below.handle;
     return CUDA_SUCCESS;
 }
 

@@ -149,6 +149,28 @@ CASE(context_stack)
     MUST(cuCtxDestroy, second);
 }
 
+/* One that was destroyed under another is current again when that is popped. */
+CASE(context_stack_over_a_destroyed_one)
+{
+    CUresult (*create)(CUcontext *, unsigned int, CUdevice) = symbol_find("cuCtxCreate_v2");
+    CUcontext first, other, current = NULL;
+    CUdevice device = -1;
+
+    MUST(cuCtxGetCurrent, &first);
+    must("context", create(&other, 0, 0));
+    MUST(cuCtxPushCurrent, first);
+    DO(cuCtxDestroy, other);
+    DO(cuCtxPopCurrent, &current);
+    DO(cuCtxGetCurrent, &current);
+    say_number("it is current", current == other);
+    DO(cuCtxGetDevice, &device);
+    say_number("its device", device);
+    DO(cuMemAlloc, &(CUdeviceptr){0}, 16);
+    DO(cuCtxSynchronize);
+    DO(cuCtxPopCurrent, &current);
+    DO(cuMemFree, device_bytes(16, 0));
+}
+
 CASE(context_set_current)
 {
     CUcontext own = NULL, primary = NULL;
