@@ -139,10 +139,14 @@ static CUresult copy_behind(struct fgv_box *box, struct buffer *buffer, CUstream
                                   .pitch_bytes = box->width_bytes,
                                   .plane_rows = box->height};
     CUresult result = fills ? cuLaunchHostFunc(stream, fill, buffer) : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS) {
-        result = fgv_box_post(box, wire);
+    if (result != CUDA_SUCCESS) {
+        buffer_give(buffer);
+        return result;
     }
-    return result == CUDA_SUCCESS ? cuLaunchHostFunc(stream, fills ? buffer_give : drain, buffer) : result;
+    result = fgv_box_post(box, wire);
+    const bool drains = !fills && result == CUDA_SUCCESS;
+    const CUresult behind = cuLaunchHostFunc(stream, drains ? drain : buffer_give, buffer);
+    return result == CUDA_SUCCESS ? behind : result;
 }
 
 bool fgv_registered_copy_behind(struct fgv_box *box, CUstream stream, uint64_t wire, CUresult *result)
