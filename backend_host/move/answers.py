@@ -114,6 +114,7 @@ class MoveAnswers:
         return {
             "plans": [plan_told(plan) for plan in found.plans],
             "stay": [{"name": name, "why": why} for name, why in found.stay.items()],
+            "coming": list(found.coming),
         }
 
 

@@ -8,6 +8,7 @@ from backend_host.caretaker import CUDA_ERROR_DEVICE_UNAVAILABLE
 from backend_host.device.gpu import Gpu
 from backend_host.device.readings import Keeps, Stage, WorkerReading, WorkerState
 from backend_host.errors import FairGVError
+from backend_host.rehousing import why_out
 from backend_host.relocation import Relocating
 from backend_host.vgpu import Place, VGpu
 from backend_host.worker_process import WorkerProcess
@@ -43,6 +44,8 @@ class Journey:
         for gpu in (self.origin.gpu, self.target):
             if gpu.failure is not None:
                 raise CannotError(f"GPU {gpu.number} has failed: {gpu.failure.reason}")
+        if self.target.is_drained:
+            raise CannotError(f"GPU {self.target.number} is {why_out(self.target)}")
 
     @property
     def has_devices(self) -> bool:
@@ -52,7 +55,7 @@ class Journey:
     @property
     def may_go_on(self) -> bool:
         """It can be tried again."""
-        return self.has_devices and not self.is_aborted.is_set() and not self.has_lost
+        return self.has_devices and not self.target.is_drained and not self.is_aborted.is_set() and not self.has_lost
 
     def readings(self, workers: Sequence[WorkerProcess]) -> list[tuple[WorkerProcess, WorkerReading]]:
         """Of those that have not ended."""

@@ -74,12 +74,15 @@ class Draining:
         self._say(answer["text"])
 
     def move_one(self) -> bool:
-        """Moves the one that is next, to the end, or says what stays. Whether there may be more."""
+        """Moves the one that is next, to the end, or waits for one that comes still, or says what stays. Whether there may be more."""
         found = self._connection.ask("leaving", gpu=str(self.number))
         there = {each["name"] for each in [*found["plans"], *found["stay"]]}
         self.stay = {each["name"]: each["why"] for each in found["stay"]}
         self.stay |= {name: why for name, why in self._failed.items() if name in there}
         plan = next((plan for plan in found["plans"] if plan["name"] not in self._failed), None)
+        if plan is None and (coming := found.get("coming")):  # a daemon of an earlier release tells nothing of that
+            follow(coming[0], self._connection, self._look)
+            return True
         if plan is None:
             for name, why in sorted(self.stay.items()):
                 self._say(f"{name} stays: {why}")

@@ -1,6 +1,6 @@
 """What the daemon answers to who asks for moves."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -118,6 +118,18 @@ def test_who_leaves_goes_where_a_new_one_would(host: MovingHost) -> None:
     assert found["stay"] == []
 
 
+def test_who_comes_neither_leaves_nor_stays(host: MovingHost) -> None:
+    """Until its move is over, wherever it is."""
+    host.opened("web", Entitlement(gpu="1"))
+    host.ask("migrate", name="web", to="0")
+    assert host.ask("leaving", gpu="0") == {"plans": [], "stay": [], "coming": ["web"]}
+    host.moves.all["web"].plan = replace(host.moves.all["web"].plan, target=1)
+    assert host.ask("leaving", gpu="1") == {"plans": [], "stay": [], "coming": ["web"]}
+    host.moves.all["web"].end()
+    assert [each["name"] for each in host.ask("leaving", gpu="1")["stay"]] == ["web"]
+    assert host.ask("leaving", gpu="1")["coming"] == []
+
+
 def test_what_is_told_has_the_keys_of_the_page(host: MovingHost) -> None:
     host.opened("web")
     assert host.ask("plan", name="web", to="1")["plan"].keys() == documented("plan")
@@ -142,4 +154,8 @@ def test_why_others_stay(host: MovingHost) -> None:
 def test_the_only_gpu_keeps_all(host: MovingHost) -> None:
     host.opened("web")
     del host.gpus[1:]
-    assert host.ask("leaving", gpu="0") == {"plans": [], "stay": [{"name": "web", "why": "this host has no other Gpu"}]}
+    assert host.ask("leaving", gpu="0") == {
+        "plans": [],
+        "stay": [{"name": "web", "why": "this host has no other Gpu"}],
+        "coming": [],
+    }

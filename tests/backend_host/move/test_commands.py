@@ -275,6 +275,23 @@ def test_an_empty_gpu_is_drained(host: MovingHost, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "GPU 1 is drained: no vGPU comes to it until fairgv-host undrain 1\n"
 
 
+def test_one_that_comes_still_is_waited_for_and_leaves_again(
+    host: MovingHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vgpu = host.opened("web", Entitlement(gpu="1"))
+    vgpu.entitlement = Entitlement()
+    step_by_step(monkeypatch, host, nothing, end, settle(host))
+    host.ask("migrate", name="web", to="0")
+    move = host.moves.all["web"]
+    move.plan = replace(move.plan, origin=0, target=1)
+    assert drain(host, "1") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "GPU 1 is drained: no vGPU comes to it until fairgv-host undrain 1",
+        "web is on GPU 0",
+    ]
+    assert host.asked.count("migrate") == 2
+
+
 def test_ctrl_c_leaves_it_drained_and_the_move_ends(
     crowd: MovingHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,17 @@ def test_it_is_asked_to_stay(travel: Travel) -> None:
     assert travel.move(vgpu, THERE).stage == "done"
 
 
+def test_a_gpu_that_is_drained_before_it_changes(travel: Travel) -> None:
+    vgpu = travel.opened()
+    work = Wait(travel.program(vgpu))
+    move = leaving(travel)
+    travel.gpus[THERE].is_drained = True
+    assert move.wait(LIMIT_S)
+    assert (move.stage, move.reason) == ("aborted", "GPU 1 is drained (until fairgv-host undrain 1)")
+    work.end()
+    travel.check_nothing_left({HERE: 1}, {HERE: 1})
+
+
 def test_work_that_does_not_end_keeps_it(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_checkpoint, "STAND_S", 0.2)
     vgpu = travel.opened()
