@@ -47,7 +47,7 @@ class Moves:
     def start(self, name: str, to: str, mover: str = AUTO) -> Move:
         """Begins. RefusedError as for `plan`, and while the vGPU is on its way. With the best mover it goes on by another where that one comes
         to nothing."""
-        plan = self.plan(name, to, mover)
+        self.plan(name, to, mover)  # without the lock: it may wait for a trial
         vgpu, target = self._table.named(name), find(self._gpus, to)
         with self._lock:
             if self._is_stopping:
@@ -57,9 +57,16 @@ class Moves:
                 raise RefusedError(f"{name} is on its way to GPU {before.plan.target} already")
             there = self._table.all()
             self._moves = {vgpu: move for vgpu, move in self._moves.items() if vgpu in there}
+            plan = self._admit(vgpu, target, mover)
             move = self._moves[vgpu] = self._move(plan, vgpu, target, mover)
             move.start()
         return move
+
+    def _admit(self, vgpu: VGpu, target: Gpu, mover: str) -> Plan:
+        """With the lock held, as no two moves are to count on the same room: by this plan, with a place there from now on. RefusedError."""
+        plan = self.plan(vgpu.name, str(target.number), mover)
+        self._table.reserve(vgpu, target)
+        return plan
 
     def _move(self, plan: Plan, vgpu: VGpu, target: Gpu, mover: str) -> Move:
         journey = Journey(vgpu, target, self._table)
@@ -68,7 +75,9 @@ class Moves:
             return ByReplay(journey) if name == REPLAY else ByCheckpoint(journey, self._change_of)
 
         def instead() -> Plan:
-            return self.plan(vgpu.name, str(target.number), CHECKPOINT)
+            self.plan(vgpu.name, str(target.number), CHECKPOINT)
+            with self._lock:
+                return self._admit(vgpu, target, CHECKPOINT)
 
         return Move(plan, journey, mover_of, self._awake, instead if (mover, plan.mover) == (AUTO, REPLAY) else None)
 

@@ -1,13 +1,13 @@
 """One vGPU on its way from one Gpu to another, with all of its programs: the steps, and what is undone where one cannot be taken.
 
-    preparing   a place on the other Gpu, slots for its workers; the mover does what can be done ahead, and programs run on
+    preparing   slots on the other Gpu for its workers; the mover does what can be done ahead, and programs run on
     leaving     the pause begins: work ends, and programs stand
     changing    they come onto the other device
     returning   workers go by the other Gpu's page, and their memory comes back where it was not there first
 
-How they come there is the mover's (mover.py). Up to `changing` the vGPU is where it was, and anybody may say no: who asked for it, a worker
-that does not stand, either Gpu. From then on it goes through. A program that is on neither device gets CUDA_ERROR_DEVICE_UNAVAILABLE; the
-others go on. What one mover could not do another may, from the first step on.
+Its place on the other Gpu it has before the first step. How they come there is the mover's (mover.py). Up to `changing` the vGPU is where it
+was, and anybody may say no: who asked for it, a worker that does not stand, either Gpu. From then on it goes through. A program that is on
+neither device gets CUDA_ERROR_DEVICE_UNAVAILABLE; the others go on. What one mover could not do another may, from the first step on.
 
 Programs that come meanwhile wait for their workers. Those that end are moved no more; where all have ended the vGPU changes its place alone.
 
@@ -42,7 +42,7 @@ log = logging.getLogger("fairgv.moves")
 
 
 class Move:
-    """One move, in a thread of its own from `start` on. Thread-safe."""
+    """One move, in a thread of its own from `start` on, with a place reserved, which it gives up where it stays. Thread-safe."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Move:
         instead: Callable[[], Plan] | None = None,
     ) -> None:
         """`mover_of`: makes the mover of this name, for this journey. `awake`: keeps a suspended vGPU's contexts on its device; it raises
-        RefusedError where they cannot come back. `instead`: the plan to go on by when this one comes to nothing; it raises
-        RefusedError where there is none."""
+        RefusedError where they cannot come back. `instead`: the plan to go on by when this one comes to nothing, with a place as
+        for this one; it raises RefusedError where there is none."""
         self.plan = plan
         self.vgpu = journey.vgpu
         self.stage = PREPARING
@@ -148,9 +148,8 @@ class Move:
         with contextlib.ExitStack() as always, contextlib.ExitStack() as undo:
             vgpu.caretaker.hold()
             always.callback(vgpu.caretaker.release)
-            always.enter_context(self._awake(vgpu))
-            table.reserve(vgpu, self._target)
             undo.callback(table.give_up, vgpu)
+            always.enter_context(self._awake(vgpu))
             workers = vgpu.caretaker.workers()
             slots = dict(zip(workers, self._reserved(len(workers), undo), strict=True))
             mover = always.enter_context(self._mover_of(self.plan.mover))

@@ -1,7 +1,8 @@
 """Moves that do not come to their end, or not with all programs: what can go on does, and nothing is left of the attempt."""
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -17,7 +18,7 @@ from backend_host.move.moving import Move
 from ivshmem.region import ClientState
 from tests.backend_host.move.travel import LIMIT_S, MOVED, Travel, reading
 from tests.backend_host.move.waiting import Wait, is_dead, kill
-from tests.backend_host.test_swap import filled, numbered, words
+from tests.backend_host.test_swap import STEP, allocate, filled, numbered, words
 from tests.end_to_end.host import wait_until
 
 HERE, THERE = 0, 1
@@ -357,6 +358,34 @@ def test_a_place_that_it_does_not_fit_in_is_refused(travel: Travel) -> None:
     assert "20 %" in reason
     guest.ok("cuCtxSynchronize")
     travel.check_nothing_left({HERE: 1, THERE: 1}, {HERE: 1})
+
+
+def test_two_moves_do_not_count_on_the_same_memory(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one has got no further than to where contexts are awaited."""
+    is_over = threading.Event()
+
+    @contextlib.contextmanager
+    def awake(_: object) -> Iterator[None]:
+        assert is_over.wait(LIMIT_S)
+        yield
+
+    monkeypatch.setattr(travel.moves, "_awake", awake)
+    for name in ("one", "other"):
+        allocate(travel.program(travel.opened(name, Entitlement(gpu="0"))), travel.gpus[THERE].device.memory_bytes // 2)
+    allocate(travel.program(travel.opened("there", Entitlement(gpu="1"), gpu=THERE)), STEP)
+    one = travel.moves.start("one", "1")
+    try:
+        with pytest.raises(
+            RefusedError, match=r"^other cannot move to GPU 1: GPU 1 has .* of memory left, where the pro"
+        ):
+            travel.moves.start("other", "1")
+    finally:
+        one.abort()
+        is_over.set()
+    assert one.wait(LIMIT_S)
+    assert (one.stage, one.reason) == ("aborted", "it was asked to stay")
+    assert len(travel.gpus[THERE].page.vgpus()) == 1
+    assert travel.moves.plan("other", "1").target == THERE
 
 
 def test_a_daemon_that_ends_lets_moves_end(travel: Travel) -> None:
