@@ -58,17 +58,23 @@ class ByCheckpoint:
 
     def _make_room(self, workers: Sequence[WorkerProcess]) -> None:
         """Lets the workers have so much of the host's memory that all that they take of the device fits, contexts included, as the driver moves
-        what does not leave by itself."""
+        what does not leave by itself. They take more until they stand."""
         journey = self._journey
-        taken = sum(each.memory_bytes for _, each in journey.readings(workers))
-        self.more_bytes = journey.vgpu.region.region_bytes + taken
-        journey.origin.gpu.workers.allow_memory(journey.origin.index, self.more_bytes)
+        gpu = journey.origin.gpu
+        taken = min(gpu.device.memory_bytes, sum(each.memory_bytes for _, each in journey.readings(workers)))
+        more_bytes = journey.vgpu.region.region_bytes + taken
+        if more_bytes > self.more_bytes:
+            gpu.workers.allow_memory(journey.origin.index, more_bytes)
+            self.more_bytes = more_bytes
 
     def _wait(self, workers: Sequence[WorkerProcess], stage: Stage, most_s: float) -> None:
         def late(reading: WorkerReading) -> str:
             return _why_late(reading, stage, most_s)
 
-        self._journey.wait(workers, stage, most_s, _off_the_device, _why_never, late)
+        def look() -> None:
+            self._make_room(workers)
+
+        self._journey.wait(workers, stage, most_s, _off_the_device, _why_never, late, look)
 
     def change(self, workers: Sequence[WorkerProcess]) -> str:
         """The driver takes their contexts off this device and puts them on the other."""

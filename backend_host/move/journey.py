@@ -74,11 +74,14 @@ class Journey:
         moved: Callable[[WorkerReading], int],
         why_never: Callable[[WorkerReading], str],
         why_late: Callable[[WorkerReading], str],
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        """Until all have come so far. `moved`: bytes of one; `why_never`: one will not come so far, "" where it may. Raises CannotError."""
+        """Until all have come so far. `moved`: bytes of one; `why_never`: one will not come so far, "" where it may; `look`: what is seen to
+        at each look. Raises CannotError."""
         deadline = time.monotonic() + most_s
         while True:
             self.check()
+            look()
             readings = [reading for _, reading in self.readings(workers)]
             self.moved_bytes = sum(map(moved, readings))
             if never := "; ".join(filter(None, map(why_never, readings))):

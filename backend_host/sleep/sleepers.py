@@ -240,9 +240,8 @@ class Sleepers:
             raise RefusedError(
                 f"they take {format_size(fixed)}, and of the host's {format_size(max(0, left))} are left for them: raise swap_bytes"
             )
-        gpu.workers.allow_memory(
-            vgpu.index, vgpu.region.region_bytes + sum(max(each.memory_bytes, each.linear_bytes) for each in readings)
-        )
+        taken = min(gpu.device.memory_bytes, sum(max(each.memory_bytes, each.linear_bytes) for each in readings))
+        gpu.workers.allow_memory(vgpu.index, vgpu.region.region_bytes + taken)
 
     def _why_not(self, gpu: Gpu) -> str:
         """Why no program of this Gpu can be checkpointed; "": it can."""

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from backend_host.worker._worker import ffi, lib
@@ -10,7 +12,7 @@ from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.move.checkpointing import Outcome
 from tests.backend_host.move.travel import LIMIT_S, MOVED, Travel, reading
-from tests.backend_host.move.waiting import is_dead, kill
+from tests.backend_host.move.waiting import Wait, is_dead, kill
 from tests.backend_host.test_swap import STEP, allocate, filled, first_word, numbered, words
 from tests.backend_host.worker_guest import Guest
 from tests.end_to_end.host import wait_until
@@ -101,6 +103,32 @@ def test_there_and_back_with_several_programs(travel: Travel) -> None:
         assert [words(guest, mine) for guest, mine in zip(programs, addresses, strict=True)] == [numbered(2)] * 3
     beside.ok("cuCtxSynchronize")
     travel.check_nothing_left({HERE: 1, THERE: 1}, {HERE: 3, THERE: 1})
+
+
+def test_the_host_has_room_for_what_comes_until_it_stands_and_for_no_more_than_a_device_has(
+    travel: Travel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was taken over says what it likes, once the plan is made."""
+    vgpu = travel.opened()
+    guest = travel.program(vgpu)
+    work = Wait(guest)
+    allowed: list[int] = []
+    monkeypatch.setattr(vgpu.gpu.workers, "allow_memory", lambda _, more_bytes: allowed.append(more_bytes))
+    move = travel.moves.start("web", "1")
+    wait_until(lambda: move.stage == "leaving", "it leaves")
+    before = allowed[-1]
+    allocate(guest, STEP)
+    wait_until(lambda: allowed[-1] == before + STEP, "there is room for it")
+    [worker] = vgpu.caretaker.workers()
+    said = worker.reading
+    lie: dict[str, Any] = {"memory_bytes": 1 << 60}
+    monkeypatch.setattr(worker, "reading", lambda: (now := said()) and replace(now, **lie))
+    most = vgpu.gpu.device.memory_bytes + vgpu.region.region_bytes
+    wait_until(lambda: allowed[-1] == most, "there is room for a whole device")
+    lie.clear()
+    work.end()
+    assert move.wait(LIMIT_S)
+    assert (move.stage, allowed) == ("done", sorted(set(allowed)))
 
 
 def test_its_worker_is_looked_after_there(travel: Travel) -> None:

@@ -14,6 +14,7 @@ from backend_host.device.readings import Sleep, Stage
 from backend_host.devices import Device, probe
 from backend_host.errors import RefusedError
 from backend_host.move.driver_process import CheckpointError
+from backend_host.oversubscription import Capacity
 from backend_host.sleep import sleepers
 from backend_host.sleep.errand import Errand, Laid, Woken
 from backend_host.sleep.sleepers import Sleepers
@@ -121,6 +122,20 @@ def host(one_device: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPat
         finally:
             host.sleepers.stop()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("sleep")]
+
+
+def test_the_host_has_room_for_no_more_than_a_device_has(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a worker says, where its device is short of memory."""
+    vgpu = host.travel.opened()
+    host.travel.program(vgpu)
+    allowed: list[int] = []
+    monkeypatch.setattr(vgpu.gpu.workers, "allow_memory", lambda _, more_bytes: allowed.append(more_bytes))
+    monkeypatch.setattr(vgpu.gpu, "capacity", Capacity(resident=1, allocatable=2))
+    [worker] = vgpu.caretaker.workers()
+    said = worker.reading
+    monkeypatch.setattr(worker, "reading", lambda: (now := said()) and replace(now, linear_bytes=1 << 60))
+    host.asleep(vgpu)
+    assert allowed == [vgpu.region.region_bytes + vgpu.gpu.device.memory_bytes]
 
 
 def test_it_is_asleep_until_it_calls(host: Host) -> None:
