@@ -141,7 +141,7 @@ class Parts:
         stack.callback(self.trials.stop)
         self.sleepers = Sleepers(self.vgpus, lambda: self.config, is_tried=len(tried) > 1)
         stack.callback(self.sleepers.stop)
-        self.moves = Moves(self.vgpus, self.gpus, self.sleepers.awake)
+        self.moves = Moves(self.vgpus, self.gpus, self.sleepers.awake, lambda: self.config)
         stack.callback(self.moves.stop)
 
     def _check(self, config: Config) -> None:

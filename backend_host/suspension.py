@@ -101,8 +101,8 @@ def served(vgpu: VGpu) -> list[tuple[WorkerProcess, WorkerReading]]:
 
 
 def host_left(vgpus: VGpuTable, vgpu: VGpu, config: Config) -> int:
-    """Bytes of the host's memory that are left for contexts of this vGPU's programs: what is for memory that leaves a device, less what may be
-    there of all others, and this one's linear memory."""
+    """Bytes of the host's memory that are left for contexts of this vGPU's programs, and what is in them: what is for memory that leaves a
+    device, less what may be there of all others, and this one's linear memory."""
     crowded = {each.gpu.number: each.gpu.capacity.allocatable for each in vgpus.all() if each.gpu.capacity.is_short}
     own = 0 if vgpu.gpu.capacity.is_short else sum(each.linear_bytes for each in _served(vgpu))
     return swap_bytes(config) - sum(crowded.values()) - sum(map(_away, vgpus.others(vgpu))) - own
@@ -131,13 +131,14 @@ def _idle(vgpu: VGpu) -> Sequence[WorkerReading]:
 
 
 def _away(vgpu: VGpu) -> int:
-    """Bytes of a vGPU that are in the host's memory, or may come there as it is suspended. Linear memory of a device that is short of it was
-    set aside."""
+    """Bytes of a vGPU that are in the host's memory, or may come there as it is suspended, or moves. Linear memory of a device that is short of
+    it was set aside."""
     readings = _served(vgpu)
-    away = sum(each.contexts_due_bytes for each in readings if each.sleep)
+    is_moving = vgpu.coming is not None
+    away = sum(each.contexts_due_bytes for each in readings if each.sleep or is_moving)
     if not vgpu.gpu.capacity.is_short:
         away += sum(
-            each.linear_bytes if each.is_suspended else max(0, each.linear_bytes - each.resident_bytes)
+            each.linear_bytes if each.is_suspended or is_moving else max(0, each.linear_bytes - each.resident_bytes)
             for each in readings
         )
     return min(vgpu.gpu.device.memory_bytes, away)  # whatever workers say

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from backend_host.config import Config
 from backend_host.device.control import MAX_VGPUS
 from backend_host.device.gpu import Gpu, find
 from backend_host.device.readings import Bound, WorkerReading, WorkerState
@@ -10,6 +11,7 @@ from backend_host.entitlement import WHOLE
 from backend_host.move.plan import Plan, Side, Traveller, make_plan
 from backend_host.move.words import AUTO, CHECKPOINT
 from backend_host.rehousing import why_out
+from backend_host.suspension import host_left
 from backend_host.vgpu import VGpu
 from backend_host.vgpu_table import VGpuTable
 from backend_host.worker_process import WorkerProcess
@@ -19,11 +21,11 @@ _KNOWN_S = 30.0
 """The daemon has just started: so long a trial of the mover is waited for."""
 
 
-def plan_now(vgpus: VGpuTable, gpus: Sequence[Gpu], name: str, to: str, mover: str = AUTO) -> Plan:
+def plan_now(vgpus: VGpuTable, gpus: Sequence[Gpu], config: Config, name: str, to: str, mover: str = AUTO) -> Plan:
     """How the vGPU of this name would move to the Gpu that is called so. RefusedError says why it cannot."""
     vgpu, target = vgpus.named(name), find(gpus, to)
     others = vgpus.others(vgpu)
-    traveller = _traveller(vgpu, target)
+    traveller = _traveller(vgpu, target, host_left(vgpus, vgpu, config))
     if traveller.programs and (mover == CHECKPOINT or not target.start.sees or traveller.is_bound):
         for gpu in (vgpu.gpu, target):
             gpu.mover.wait(_KNOWN_S)
@@ -63,10 +65,10 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
     )
 
 
-def _traveller(vgpu: VGpu, target: Gpu) -> Traveller:
+def _traveller(vgpu: VGpu, target: Gpu, host_left_bytes: int) -> Traveller:
     wish = Wish(vgpu.entitlement.quota_bytes, vgpu.entitlement.request)
     programs = [_towards(target, worker, reading) for worker, reading in _serving(vgpu)]
-    return Traveller(vgpu.name, wish, programs, vgpu.entitlement.space)
+    return Traveller(vgpu.name, wish, programs, vgpu.entitlement.space, host_left_bytes)
 
 
 def _towards(target: Gpu, worker: WorkerProcess, reading: WorkerReading) -> WorkerReading:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from backend_host.config import Config
 from backend_host.device.gpu import Gpu, find
 from backend_host.errors import RefusedError
 from backend_host.move.by_checkpoint import ByCheckpoint
@@ -27,12 +28,14 @@ class Moves:
         table: Relocating,
         gpus: Sequence[Gpu],
         awake: Callable[[VGpu], AbstractContextManager[None]],
+        config_of: Callable[[], Config],
         change_of: Callable[[str], Checkpointer] = Checkpointer,
     ) -> None:
         """`awake`: keeps the contexts of a suspended vGPU on its device. `change_of`: as `ByCheckpoint` has it."""
         self._table = table
         self._gpus = gpus
         self._awake = awake
+        self._config_of = config_of
         self._change_of = change_of
         self._moves: dict[VGpu, Move] = {}
         """The last one of each vGPU."""
@@ -42,7 +45,7 @@ class Moves:
 
     def plan(self, name: str, to: str, mover: str = AUTO) -> Plan:
         """What it takes to move this vGPU to the Gpu that is called so. RefusedError where it cannot be, with the reasons."""
-        return plan_now(self._table, self._gpus, name, to, mover)
+        return plan_now(self._table, self._gpus, self._config_of(), name, to, mover)
 
     def start(self, name: str, to: str, mover: str = AUTO) -> Move:
         """Begins. RefusedError as for `plan`, and while the vGPU is on its way. With the best mover it goes on by another where that one comes

@@ -70,6 +70,8 @@ class Traveller:
     programs: Sequence[WorkerReading] = ()
     space: str = ""
     """That it is in."""
+    host_left_bytes: int | None = None
+    """Of the host's memory, for what its programs take beside linear memory while they are on no device; None: that is not bounded."""
 
     @property
     def memory_bytes(self) -> int:
@@ -80,6 +82,11 @@ class Traveller:
     def linear_bytes(self) -> int:
         """What they allocated of that, and can leave the device by itself."""
         return sum(each.linear_bytes for each in self.programs)
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What they take beside that."""
+        return sum(each.fixed_bytes for each in self.programs)
 
     @property
     def is_bound(self) -> bool:
@@ -207,6 +214,13 @@ def _of_programs(traveller: Traveller, origin: Side, target: Side) -> Iterator[s
             yield f"whether programs can move is still being tried on GPU {side.number}: ask again in a minute"
         elif side.no_mover:
             yield f"programs of GPU {side.number} cannot move: {side.no_mover}"
+    left = traveller.host_left_bytes
+    if traveller.programs and left is not None and traveller.fixed_bytes > left:
+        taken, more = format_size(traveller.memory_bytes), format_size(traveller.fixed_bytes - left)
+        yield (
+            f"the programs of {traveller.name} take {taken}, {more} more than is left of the host's memory for what leaves a device: raise "
+            "swap_bytes, or resume another vGPU"
+        )
     for each in traveller.programs:
         if each.keeps is Keeps.SHARED:
             yield f"{printable(each.program)} (worker {each.pid}) shares memory with other programs"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from backend_host.config import Config
 from backend_host.device.gpu import Gpu
 from backend_host.errors import RefusedError
 from backend_host.move.looking import plan_now
@@ -51,7 +52,7 @@ class PlayedMoves:
 
     def plan(self, name: str, to: str, mover: str = AUTO) -> Plan:
         """See `Moves`."""
-        return plan_now(self._vgpus, self._gpus, name, to, mover)
+        return plan_now(self._vgpus, self._gpus, Config(), name, to, mover)
 
     def start(self, name: str, to: str, mover: str = AUTO) -> PlayedMove:
         """See `Moves`."""

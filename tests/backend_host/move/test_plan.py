@@ -225,6 +225,20 @@ def test_what_programs_may_allocate_where_it_is_bounded() -> None:
     )
 
 
+@pytest.mark.parametrize("target", [TARGET, replace(TARGET, left_bytes=None)])
+def test_what_the_host_has_for_memory_that_is_on_no_device(target: Side) -> None:
+    """Who moves by replay has none there."""
+    traveller = replace(web(program(4 * GIB, GIB), program(2 * GIB, GIB)), host_left_bytes=2 * GIB)
+    assert make_plan(traveller, ORIGIN, target)
+    short = replace(traveller, host_left_bytes=-GIB)
+    assert reasons(short, target=target) == (
+        "the programs of web take 8 GiB, 3 GiB more than is left of the host's memory for what leaves a device: raise swap_bytes, or resume "
+        "another vGPU",
+    )
+    assert make_plan(short, FAST, FAST_TARGET).mover == "replay"
+    assert make_plan(replace(short, programs=()), ORIGIN, target)
+
+
 def test_a_program_that_shares_keeps_all_of_them() -> None:
     """The sixth of ten, say."""
     ten = [program(keeps=Keeps.SHARED if place == 5 else Keeps.NOT, name=f"p{place}") for place in range(10)]

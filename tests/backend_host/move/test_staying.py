@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from backend_host.errors import RefusedError
 from backend_host.move import by_checkpoint, moving
 from backend_host.move.checkpointing import Outcome
 from backend_host.move.moving import Move
+from backend_host.suspension import suspend
 from ivshmem.region import ClientState
 from tests.backend_host.move.travel import LIMIT_S, MOVED, Travel, reading
 from tests.backend_host.move.waiting import Wait, is_dead, kill
@@ -386,6 +388,29 @@ def test_two_moves_do_not_count_on_the_same_memory(travel: Travel, monkeypatch: 
     assert (one.stage, one.reason) == ("aborted", "it was asked to stay")
     assert len(travel.gpus[THERE].page.vgpus()) == 1
     assert travel.moves.plan("other", "1").target == THERE
+
+
+def test_a_host_without_room_for_its_memory_keeps_it(travel: Travel) -> None:
+    """Nor for that of two that move at once."""
+    travel.config = replace(travel.config, swap_bytes=3 * STEP)
+    vgpu = travel.opened()
+    guest = travel.program(vgpu)
+    filled(guest, 2)
+    other = travel.opened("other", Entitlement(gpu="0"))
+    filled(travel.program(other), 2)
+    assert travel.moves.plan("other", "1").target == THERE
+    travel.registry.reserve(vgpu, travel.gpus[THERE])
+    with pytest.raises(
+        RefusedError, match=r"^other cannot move to GPU 1: the programs of other take .* the host's memory"
+    ):
+        travel.moves.start("other", "1")
+    with pytest.raises(RefusedError, match=r"of the host's .* are left"):
+        suspend(travel.registry, "other", travel.config)
+    travel.registry.give_up(vgpu)
+    filled(guest, 2)
+    with pytest.raises(RefusedError, match=r"^web cannot move to GPU 1: the programs of web take .* the host's memory"):
+        travel.moves.start("web", "1")
+    guest.ok("cuCtxSynchronize")
 
 
 def test_a_daemon_that_ends_lets_moves_end(travel: Travel) -> None:

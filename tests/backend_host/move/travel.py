@@ -70,11 +70,14 @@ class Travel:
     gpus: list[Gpu]
     registry: VGpuRegistry
     notes: Notes
+    config: Config
     guests: list[Guest] = field(default_factory=list)
     outcome: Callable[[Sequence[int]], Outcome] = lambda pids: MOVED
 
     def __post_init__(self) -> None:
-        self.moves = Moves(self.registry, self.gpus, lambda _: nullcontext(), lambda _: PlayedChanger(self))
+        self.moves = Moves(
+            self.registry, self.gpus, lambda _: nullcontext(), lambda: self.config, lambda _: PlayedChanger(self)
+        )
 
     def opened(self, name: str = "web", entitlement: Entitlement = PLAIN, gpu: int = 0) -> VGpu:
         """A vGPU on this Gpu."""
@@ -177,7 +180,13 @@ def travelling(devices: Sequence[Device], state_dir: Path, *, is_fast: bool = Fa
     """Its workers are in cgroups, where there are some."""
     names = walls_here() & {"cgroup"}
     tree = cgroups.find() if names else None
-    config = Config(state_dir=state_dir, nr_warm_workers=0, walls=WALLS, fast_moves=is_fast)
+    config = Config(
+        state_dir=state_dir,
+        nr_warm_workers=0,
+        walls=WALLS,
+        fast_moves=is_fast,
+        swap_bytes=sum(each.memory_bytes for each in devices),
+    )
     notes = Notes()
     with contextlib.ExitStack() as stack:
         gpus = [
@@ -186,7 +195,7 @@ def travelling(devices: Sequence[Device], state_dir: Path, *, is_fast: bool = Fa
         ]
         for gpu in gpus:
             gpu.mover.set("")
-        travel = Travel(gpus, VGpuRegistry(gpus, lib.fgw_table_hash(), store=notes), notes)
+        travel = Travel(gpus, VGpuRegistry(gpus, lib.fgw_table_hash(), store=notes), notes, config)
         try:
             yield travel
         finally:
