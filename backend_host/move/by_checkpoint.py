@@ -81,7 +81,8 @@ class ByCheckpoint:
         journey = self._journey
         journey.table.begin_change(journey.vgpu)
         self._is_anywhere = True
-        living = {worker.process.pid: worker for worker, _ in journey.readings(workers)}
+        readings = journey.readings(workers)
+        living = {worker.process.pid: worker for worker, _ in readings}
         if not living:
             return ""
         before, after = journey.origin.gpu.device, journey.target.device
@@ -90,7 +91,8 @@ class ByCheckpoint:
             if journey.target.has_roots:
                 for worker in living.values():
                     lend(worker.process, after)
-            outcome = self._changer.change(list(living), before.uuid, after.uuid)
+            fixed = min(before.memory_bytes, sum(each.fixed_bytes for _, each in readings))
+            outcome = self._changer.change(list(living), before.uuid, after.uuid, fixed)
             left = before if outcome.has_changed else after
         finally:
             if journey.target.has_roots:

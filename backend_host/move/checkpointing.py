@@ -8,7 +8,6 @@ from backend_host.move.checkpoint import CHECKPOINT, LOCK, RETURN, UNLOCK
 from backend_host.move.driver_process import DriverProcess
 
 CHANGE_S = 60.0
-"""What stays on the device is moved by the driver, at about 1 GB/s (docs/lab/memory.md)."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,9 @@ class Checkpointer(DriverProcess):
         """Starts it. Raises CheckpointError."""
         super().__init__("backend_host.move.checkpoint", library, change_s)
 
-    def change(self, pids: Sequence[int], origin: str, target: str) -> Outcome:
-        """Puts these processes from one device on the other, by their UUIDs."""
+    def change(self, pids: Sequence[int], origin: str, target: str, fixed_bytes: int = 0) -> Outcome:
+        """Puts these processes from one device on the other, by their UUIDs. `fixed_bytes`: what they have there still, all together."""
+        limit_s = self._limit_s(2 * fixed_bytes)
         seen = {pid: _Seen() for pid in pids}
         ms: dict[str, float] = {}
         try:
@@ -55,12 +55,13 @@ class Checkpointer(DriverProcess):
         except OSError as error:
             return Outcome(False, {}, f"the process that changes devices has ended: {error.strerror}", {})
         is_done = False
-        for message in self._messages(self._errand_s):
+        for message in self._messages(limit_s):
             if message.get("done"):
                 is_done = True
                 break
             _note(seen[message["pid"]], message, ms)
-        ended = "" if is_done else f"the process that changes devices {self._how_it_ended(self._errand_s)}"
+        late = f"came to no end within {limit_s:.0f} s"
+        ended = "" if is_done else f"the process that changes devices {self._how_it_ended(late)}"
         has_changed = bool(seen) and all(each.results.get(CHECKPOINT) == 0 for each in seen.values())
         has_changed = has_changed and not any(RETURN in each.results for each in seen.values())
         stuck = {pid: _why(each, ended) for pid, each in seen.items() if each.is_locked}

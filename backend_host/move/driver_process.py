@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from backend_host.config import PACKAGE_ROOT
 from backend_host.errors import FairGVError
+from backend_host.move.plan import DRIVER_BYTES_PER_S
 
 READY_S = 60.0
 """To open a device library takes a driver 100s of ms, and seconds while it is busy."""
@@ -26,7 +27,8 @@ class DriverProcess:
     """One, for one errand. Use it `with`."""
 
     def __init__(self, module: str, library: str, errand_s: float) -> None:
-        """Starts it: `python -m MODULE --library LIBRARY`. `errand_s`: how long it may take for what it is told. Raises CheckpointError."""
+        """Starts it: `python -m MODULE --library LIBRARY`. `errand_s`: how long it may take for what it is told, beside the time in which a
+        driver moves memory. Raises CheckpointError."""
         self._errand_s = errand_s
         self._said = b""
         command = [sys.executable, "-m", module, "--library", library]
@@ -59,13 +61,19 @@ class DriverProcess:
             if message.get("ready"):
                 return
             raise CheckpointError(f"the device library cannot change devices: {message.get('failed')}")
-        raise CheckpointError(f"the process that changes devices {self._how_it_ended(READY_S)}")
+        raise CheckpointError(
+            f"the process that changes devices {self._how_it_ended(f'said nothing for {READY_S:g} s')}"
+        )
 
     def _ask(self, what: object) -> None:
         """Tells it its errand. Raises OSError where it has ended."""
         assert self._child.stdin is not None
         self._child.stdin.write(f"{json.dumps(what)}\n".encode())
         self._child.stdin.flush()
+
+    def _limit_s(self, moved_bytes: int) -> float:
+        """For an errand on which the driver moves so much memory."""
+        return self._errand_s + moved_bytes / DRIVER_BYTES_PER_S
 
     def _messages(self, timeout_s: float) -> Iterator[dict[str, Any]]:
         """What it says, to its end or for so long."""
@@ -85,9 +93,9 @@ class DriverProcess:
             else:
                 return
 
-    def _how_it_ended(self, timeout_s: float) -> str:
-        """When it says no more."""
+    def _how_it_ended(self, late: str) -> str:
+        """When it says no more. `late`: what it is if it lives."""
         try:
             return f"ended with status {self._child.wait(1.0)}"
         except subprocess.TimeoutExpired:
-            return f"said nothing for {timeout_s:g} s"
+            return late

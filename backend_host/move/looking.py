@@ -56,6 +56,7 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
         gpu.keeper.policy_name,
         gpu.keeper.takes_requests,
         no_mover=gpu.mover.why_not,
+        context_bytes=device.context_bytes,
         has_fast_moves=bool(gpu.start.sees),
         failed="" if gpu.failure is None else gpu.failure.reason,
         left_bytes=None

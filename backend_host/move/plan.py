@@ -26,6 +26,8 @@ PAUSE_S_PER_GIB = 0.07
 AHEAD_S_PER_GIB = 0.2
 """Contexts are checkpointed and restored, of all processes at once; linear memory is copied out and in; before that, while programs run on, the
 host's memory is made ready for it. From docs/lab/moves.md."""
+DRIVER_BYTES_PER_S = 1e9
+"""What does not leave a device by itself the driver moves, at about that, out and in again."""
 REPLAY_PAUSE_S = 0.007
 REPLAY_PAUSE_S_PER_GIB = 0.004
 REPLAY_AHEAD_S = 0.5
@@ -88,6 +90,10 @@ class Traveller:
         """What they take beside that."""
         return sum(each.fixed_bytes for each in self.programs)
 
+    def beside_bytes(self, context_bytes: int) -> int:
+        """Of that, what is not for contexts, of which each takes so many."""
+        return sum(max(0, each.fixed_bytes - context_bytes) for each in self.programs)
+
     @property
     def is_bound(self) -> bool:
         """Whether one of its programs does not move by replay."""
@@ -109,6 +115,8 @@ class Side:
     """Why it serves nobody any more."""
     no_mover: str | None = ""
     """Why no program's contexts can leave it or come there by checkpoint; "": they can, None: nobody knows yet."""
+    context_bytes: int = 0
+    """Of the device's memory, that a program's context takes."""
     has_fast_moves: bool = False
     """Programs are kept ready for replay."""
     left_bytes: int | None = None
@@ -158,7 +166,7 @@ def _planned(
     """Raises NoPlanError where there are reasons."""
     if reasons:
         raise NoPlanError(traveller.name, target.number, list(dict.fromkeys(reasons)))
-    seconds, pause_s = _times(mover, traveller.linear_bytes / _GIB) if traveller.programs else (0.0, 0.0)
+    seconds, pause_s = _times(mover, traveller, origin.context_bytes) if traveller.programs else (0.0, 0.0)
     return Plan(
         traveller.name,
         origin.number,
@@ -172,12 +180,13 @@ def _planned(
     )
 
 
-def _times(mover: str, gib: float) -> tuple[float, float]:
+def _times(mover: str, traveller: Traveller, context_bytes: int) -> tuple[float, float]:
     """In all, and of that the pause; in s."""
+    gib = traveller.linear_bytes / _GIB
     if mover == REPLAY:
         pause_s = REPLAY_PAUSE_S + REPLAY_PAUSE_S_PER_GIB * gib
         return pause_s + REPLAY_AHEAD_S + REPLAY_AHEAD_S_PER_GIB * gib, pause_s
-    pause_s = PAUSE_S + PAUSE_S_PER_GIB * gib
+    pause_s = PAUSE_S + PAUSE_S_PER_GIB * gib + 2 * traveller.beside_bytes(context_bytes) / DRIVER_BYTES_PER_S
     return pause_s + AHEAD_S_PER_GIB * gib, pause_s
 
 

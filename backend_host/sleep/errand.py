@@ -39,7 +39,7 @@ class _Heard:
     freed: dict[int, int] = field(default_factory=dict)
     """Bytes."""
     hung: str = ""
-    """How long it said nothing, where it does not come to its end."""
+    """Where it lives and comes to no end."""
 
     def note(self, message: Mapping[str, Any]) -> None:
         """One more word."""
@@ -71,9 +71,11 @@ class Errand(DriverProcess):
         """Starts it. Raises CheckpointError."""
         super().__init__("backend_host.sleep.process", library, errand_s)
 
-    def lay(self, pids: Sequence[int], device: str, context_bytes: int) -> Laid:
-        """Takes the contexts of these processes off this device, by its UUID. `context_bytes`: what one takes there."""
-        heard = self._done({"do": LAY, "pids": list(pids), "device": device, "context_bytes": context_bytes})
+    def lay(self, pids: Sequence[int], device: str, context_bytes: int, fixed_bytes: int = 0) -> Laid:
+        """Takes the contexts of these processes off this device, by its UUID. `context_bytes`: what one takes there; `fixed_bytes`: what they
+        have there, all together."""
+        lay = {"do": LAY, "pids": list(pids), "device": device, "context_bytes": context_bytes}
+        heard = self._done(lay, fixed_bytes)
         done = {pid: heard.results.get(pid, {}) for pid in pids if pid not in heard.begun}
         off = {pid: heard.freed.get(pid, 0) for pid, steps in done.items() if steps == {LOCK: 0, CHECKPOINT: 0}}
         is_on = {pid: steps.get(LOCK, 0) != 0 or steps.get(UNLOCK) == 0 for pid, steps in done.items()}
@@ -82,7 +84,7 @@ class Errand(DriverProcess):
     def wake(self, wanted: Mapping[int, int], device: str, context_bytes: int) -> Woken:
         """Brings the contexts of processes back onto the device, of which each takes so many bytes."""
         wake = {"do": WAKE, "bytes": dict(wanted), "device": device, "context_bytes": context_bytes}
-        heard = self._done(wake)
+        heard = self._done(wake, sum(wanted.values()))
         lost = {pid: f"its {step} did not end: {heard.hung}" for pid, step in heard.begun.items() if heard.hung}
         on = set()
         for pid, steps in heard.results.items():
@@ -93,16 +95,16 @@ class Errand(DriverProcess):
                 lost[pid] = heard.failed(pid)
         return Woken(frozenset(on), lost, heard.ms)
 
-    def _done(self, what: object) -> _Heard:
-        heard = _Heard()
+    def _done(self, what: object, moved_bytes: int) -> _Heard:
+        heard, limit_s = _Heard(), self._limit_s(moved_bytes)
         try:
             self._ask(what)
         except OSError:
             return heard  # it has ended
-        for message in self._messages(self._errand_s):
+        for message in self._messages(limit_s):
             if message.get("done"):
                 return heard
             heard.note(message)
         if self._child.poll() is None:
-            heard.hung = f"the process {self._how_it_ended(self._errand_s)}"
+            heard.hung = f"the process {self._how_it_ended(f'came to no end within {limit_s:.0f} s')}"
         return heard

@@ -200,12 +200,12 @@ class Sleepers:
     def _lay(self, vgpu: VGpu, workers: Sequence[WorkerProcess]) -> None:
         """Takes the contexts of these off the device, or tells why they stay."""
         try:
-            self._check(vgpu, workers)
+            fixed = self._check(vgpu, workers)
             with self._errand_of(vgpu.gpu.device.path) as errand:
                 errand.wait()
                 self._set(workers, Sleep.STAND)
                 standing = self._wait_standing(workers)
-                laid = errand.lay(list(standing), vgpu.gpu.device.uuid, vgpu.gpu.device.context_bytes)
+                laid = errand.lay(list(standing), vgpu.gpu.device.uuid, vgpu.gpu.device.context_bytes, fixed)
         except (FairGVError, OSError) as error:
             self._set_back(vgpu, workers)
             self._keep(vgpu, {worker: str(error) for worker in workers})
@@ -226,8 +226,8 @@ class Sleepers:
             self._bring_back(vgpu, unknown)
             self._keep(vgpu, dict.fromkeys(unknown, "the process that takes contexts off the device came to no end"))
 
-    def _check(self, vgpu: VGpu, workers: Sequence[WorkerProcess]) -> None:
-        """Makes room in the host's memory. RefusedError, OSError: contexts cannot leave."""
+    def _check(self, vgpu: VGpu, workers: Sequence[WorkerProcess]) -> int:
+        """Makes room in the host's memory for contexts, and says how much they take. RefusedError, OSError: they cannot leave."""
         gpu = vgpu.gpu
         if any(worker.shared is not None for worker in workers):
             raise RefusedError("its programs are clients of one server of the driver's (MPS)")
@@ -242,6 +242,7 @@ class Sleepers:
             )
         taken = min(gpu.device.memory_bytes, sum(max(each.memory_bytes, each.linear_bytes) for each in readings))
         gpu.workers.allow_memory(vgpu.index, vgpu.region.region_bytes + taken)
+        return min(gpu.device.memory_bytes, fixed)
 
     def _why_not(self, gpu: Gpu) -> str:
         """Why no program of this Gpu can be checkpointed; "": it can."""
@@ -306,8 +307,8 @@ class Sleepers:
         by_pid = {worker.process.pid: worker for worker in readings}
         if not by_pid:
             return []
-        due = {pid: readings[worker].contexts_due_bytes for pid, worker in by_pid.items()}
         device = vgpu.gpu.device
+        due = {pid: min(device.memory_bytes, readings[worker].contexts_due_bytes) for pid, worker in by_pid.items()}
         try:
             with self._errand_of(device.path) as errand:
                 errand.wait()

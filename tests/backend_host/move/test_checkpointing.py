@@ -26,12 +26,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(built)
 
 
-def changed(library: str, patch: pytest.MonkeyPatch, said: str = "", *pids: int, change_s: float = 30.0) -> Outcome:
+def changed(
+    library: str, patch: pytest.MonkeyPatch, said: str = "", *pids: int, change_s: float = 30.0, fixed_bytes: int = 0
+) -> Outcome:
     patch.setenv("FAKE_DRIVER", f" {said}")
     patch.setenv("CUDA_VISIBLE_DEVICES", FROM)  # the daemon's own; the process names all of the machine's
     with Checkpointer(library, change_s) as changer:
         changer.wait()
-        return changer.change(pids or (70, 71, 72), FROM, TO)
+        return changer.change(pids or (70, 71, 72), FROM, TO, fixed_bytes)
 
 
 def test_all_are_on_the_other_device(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +100,13 @@ def test_of_a_call_that_never_returns_those_are_stuck_that_may_be_locked(
     assert outcome.has_changed == ("unlock" in said)
     [*_, step, _, _] = said.split()
     step = "restore" if step == "other" else step
-    assert outcome.stuck[71] == f"its {step} did not end: the process that changes devices said nothing for 1 s"
+    assert outcome.stuck[71] == f"its {step} did not end: the process that changes devices came to no end within 1 s"
+
+
+def test_what_the_driver_has_to_move_makes_the_time_longer(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any driver takes longer than none."""
+    outcome = changed(library, monkeypatch, change_s=0.0, fixed_bytes=30 << 30)
+    assert (outcome.has_changed, outcome.stuck) == (True, {})
 
 
 def test_a_process_that_dies_is_told(library: str, monkeypatch: pytest.MonkeyPatch) -> None:

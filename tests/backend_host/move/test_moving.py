@@ -13,8 +13,9 @@ from backend_host.errors import RefusedError
 from backend_host.move.checkpointing import Outcome
 from tests.backend_host.move.travel import LIMIT_S, MOVED, Travel, reading
 from tests.backend_host.move.waiting import Wait, is_dead, kill
+from tests.backend_host.test_sleep import VARIABLE
 from tests.backend_host.test_swap import STEP, allocate, filled, first_word, numbered, words
-from tests.backend_host.worker_guest import Guest
+from tests.backend_host.worker_guest import Guest, kernel_image
 from tests.end_to_end.host import wait_until
 
 HERE, THERE = 0, 1
@@ -129,6 +130,20 @@ def test_the_host_has_room_for_what_comes_until_it_stands_and_for_no_more_than_a
     work.end()
     assert move.wait(LIMIT_S)
     assert (move.stage, allowed) == ("done", sorted(set(allowed)))
+
+
+def test_what_does_not_leave_by_itself_is_the_drivers_to_move(travel: Travel) -> None:
+    """The plan knows, and it is told to who waits for the driver."""
+    vgpu = travel.opened()
+    guest = travel.program(vgpu)
+    before = travel.moves.plan("web", str(THERE)).pause_s
+    assert guest.load(kernel_image(VARIABLE)).result == 0
+    filled(guest, 1)
+    fixed = reading(vgpu).fixed_bytes
+    assert fixed >= 1 << 20
+    assert travel.moves.plan("web", str(THERE)).pause_s > before
+    assert travel.move(vgpu, THERE).stage == "done"
+    assert travel.fixed_bytes == fixed
 
 
 def test_its_worker_is_looked_after_there(travel: Travel) -> None:

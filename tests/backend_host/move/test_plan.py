@@ -9,6 +9,7 @@ from backend_host.device.readings import NOT_BOUND, Bound, Keeps, WorkerReading,
 from backend_host.errors import RefusedError
 from backend_host.generated.counters import WorkerCounters
 from backend_host.move.plan import (
+    DRIVER_BYTES_PER_S,
     PAUSE_S,
     REPLAY_PAUSE_S,
     REPLAY_PAUSE_S_PER_GIB,
@@ -72,11 +73,20 @@ def with_candidate(side: Side, **known: Any) -> Side:
 
 
 def test_memory_makes_pause_and_time_ahead() -> None:
-    plan = make_plan(web(program(6 * GIB, GIB), program(2 * GIB, GIB)), ORIGIN, TARGET)
+    origin = replace(ORIGIN, context_bytes=GIB)
+    plan = make_plan(web(program(6 * GIB, GIB), program(2 * GIB, GIB)), origin, TARGET)
     assert plan == Plan("web", 0, 1, "checkpoint", 2, 8 * GIB, plan.seconds, plan.pause_s)
     assert plan.seconds == pytest.approx(2.81)
     assert plan.pause_s == pytest.approx(1.21)
     assert make_plan(web(program()), ORIGIN, TARGET).pause_s == PAUSE_S, "contexts alone"
+
+
+def test_what_the_driver_moves_beside_contexts_takes_time_out_and_in() -> None:
+    origin = replace(ORIGIN, context_bytes=GIB)
+    contexts = make_plan(web(program(GIB, GIB), program(GIB, GIB)), origin, TARGET)
+    more = make_plan(web(program(GIB, 3 * GIB), program(GIB, GIB)), origin, TARGET)
+    assert more.pause_s - contexts.pause_s == pytest.approx(4 * GIB / DRIVER_BYTES_PER_S)
+    assert more.seconds - contexts.seconds == pytest.approx(4 * GIB / DRIVER_BYTES_PER_S)
 
 
 def test_without_programs_nothing_is_checkpointed() -> None:

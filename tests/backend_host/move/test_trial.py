@@ -51,8 +51,8 @@ def test_a_library_that_is_not_there(devices: list[Device]) -> None:
         ("restore of worker 17 gives CUDA error 2", "cuCheckpointProcessRestore gives CUDA_ERROR_OUT_OF_MEMORY"),
         ("checkpoint of worker 1 gives CUDA error 999", "cuCheckpointProcessCheckpoint gives CUDA error 999"),
         (
-            "the process that changes devices said nothing for 60 s",
-            "the process that changes devices said nothing for 60 s",
+            "the process that changes devices came to no end within 60 s",
+            "the process that changes devices came to no end within 60 s",
         ),
     ],
 )

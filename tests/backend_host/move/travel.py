@@ -73,6 +73,8 @@ class Travel:
     config: Config
     guests: list[Guest] = field(default_factory=list)
     outcome: Callable[[Sequence[int]], Outcome] = lambda pids: MOVED
+    fixed_bytes: int = 0
+    """What the driver was told that it has to move."""
 
     def __post_init__(self) -> None:
         self.moves = Moves(
@@ -159,7 +161,8 @@ class PlayedChanger(Checkpointer):
     def wait(self) -> None:
         pass
 
-    def change(self, pids: Sequence[int], origin: str, target: str) -> Outcome:
+    def change(self, pids: Sequence[int], origin: str, target: str, fixed_bytes: int = 0) -> Outcome:
+        self._travel.fixed_bytes = fixed_bytes
         return self._travel.outcome(pids)
 
 

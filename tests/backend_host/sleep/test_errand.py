@@ -32,11 +32,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(built)
 
 
-def laid(library: str, patch: pytest.MonkeyPatch, said: str = "", errand_s: float = 30.0) -> Laid:
+def laid(library: str, patch: pytest.MonkeyPatch, said: str = "", errand_s: float = 30.0, fixed_bytes: int = 0) -> Laid:
     patch.setenv("FAKE_DRIVER", f" {said}")
     with Errand(library, errand_s) as errand:
         errand.wait()
-        return errand.lay(PIDS, DEVICE, 0)
+        return errand.lay(PIDS, DEVICE, 0, fixed_bytes)
 
 
 def woken(
@@ -132,7 +132,14 @@ def test_one_that_cannot_come_back_is_lost_alone(
 def test_one_whose_call_never_returns_is_lost(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = woken(library, monkeypatch, f"left 0 100 restore 71 {HANGS} ", errand_s=1.0)
     assert outcome.on == {70, 72}
-    assert outcome.lost == {71: "its restore did not end: the process said nothing for 1 s"}
+    assert outcome.lost == {71: "its restore did not end: the process came to no end within 1 s"}
+
+
+def test_what_the_driver_has_to_move_makes_the_time_longer(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any driver takes longer than none."""
+    assert set(laid(library, monkeypatch, errand_s=0.0, fixed_bytes=30 << 30).off) == set(PIDS)
+    outcome = woken(library, monkeypatch, "left 0 40000 ", due_bytes=10 << 30, errand_s=0.0)
+    assert (set(outcome.on), outcome.lost) == (set(PIDS), {})
 
 
 def test_a_process_that_dies_loses_nobody(library: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,8 @@ class Host:
     def __init__(self, travel: Travel) -> None:
         self.travel = travel
         self.config = CONFIG
+        self.fixed_bytes = 0
+        """What the driver was told that it has to move."""
         self.asked: list[str] = []
         self.lay: Callable[[Sequence[int]], Laid] = lambda pids: Laid(dict.fromkeys(pids, 0), {}, {})
         self.wake: Callable[[Sequence[int]], Woken] = lambda pids: Woken(frozenset(pids), {}, {})
@@ -97,8 +99,9 @@ class Played(Errand):
     def wait(self) -> None:
         pass
 
-    def lay(self, pids: Sequence[int], device: str, context_bytes: int) -> Laid:
+    def lay(self, pids: Sequence[int], device: str, context_bytes: int, fixed_bytes: int = 0) -> Laid:
         self._host.asked.append("lay")
+        self._host.fixed_bytes = fixed_bytes
         return self._host.lay(pids)
 
     def wake(self, wanted: Mapping[int, int], device: str, context_bytes: int) -> Woken:
@@ -256,6 +259,7 @@ def test_contexts_count_against_what_is_set_aside_of_the_hosts_memory(host: Host
     assert host.asked == ["trial"]
     host.config = CONFIG
     host.asleep(vgpu)
+    assert host.fixed_bytes == reading(vgpu).fixed_bytes
 
 
 def test_where_nobody_knows_what_came_it_is_brought_back(host: Host) -> None:
