@@ -147,7 +147,7 @@ def make_plan(traveller: Traveller, origin: Side, target: Side, mover: str = AUT
         raise NoPlanError(traveller.name, target.number, ["it is there already"])
     has_fast_moves = origin.has_fast_moves and target.has_fast_moves
     place = list(_of_place(traveller, origin, target))
-    bound = list(filter(None, map(why_bound, traveller.programs))) if has_fast_moves else [_NO_FAST_MOVES]
+    bound = list(_of_replay(traveller, target)) if has_fast_moves else [_NO_FAST_MOVES]
     if mover == REPLAY or (mover == AUTO and not place and not bound):
         return _planned(traveller, origin, target, REPLAY, [*place, *bound])
     no_replay = bound if mover == AUTO and has_fast_moves else []
@@ -215,6 +215,12 @@ def _of_place(traveller: Traveller, origin: Side, target: Side) -> Iterator[str]
     if bound is not None and traveller.linear_bytes > max(0, bound):
         left, taken = format_size(max(0, bound)), format_size(traveller.linear_bytes)
         yield f"GPU {number} has {left} left that programs may allocate, where those of {traveller.name} have {taken}"
+
+
+def _of_replay(traveller: Traveller, target: Side) -> Iterator[str]:
+    yield from filter(None, map(why_bound, traveller.programs))
+    if traveller.programs and target.left_bytes is None:
+        yield f"GPU {target.number} makes room for memory of the programs that are there (oversubscribe), not for what comes ahead"
 
 
 def _of_programs(traveller: Traveller, origin: Side, target: Side) -> Iterator[str]:

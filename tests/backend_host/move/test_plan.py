@@ -115,6 +115,17 @@ def test_replay_takes_what_is_bound_to_nothing(mover: str) -> None:
     assert make_plan(web(), FAST, FAST_TARGET, mover).pause_s == 0
 
 
+def test_replay_goes_to_no_gpu_that_makes_room_for_memory() -> None:
+    """From one that does it comes as from any."""
+    crowded = replace(FAST_TARGET, left_bytes=None)
+    why = ("GPU 1 makes room for memory of the programs that are there (oversubscribe), not for what comes ahead",)
+    plan = make_plan(web(program()), FAST, crowded)
+    assert (plan.mover, plan.no_replay) == ("checkpoint", why)
+    assert reasons(web(program()), FAST, crowded, "replay") == why
+    assert make_plan(web(), FAST, crowded, "replay").mover == "replay"
+    assert make_plan(web(program()), replace(FAST, left_bytes=None), FAST_TARGET).mover == "replay"
+
+
 def test_a_checkpoint_is_taken_where_it_is_asked_for() -> None:
     plan = make_plan(web(program(bound=Bound.HEAP)), FAST, FAST_TARGET, "checkpoint")
     assert (plan.mover, plan.no_replay) == ("checkpoint", ())
