@@ -93,8 +93,3 @@ class Relocating(Rehousing):
             gpu.page.set_motion(place.index, Motion.NONE)
             gpu.page.vgpu_free(place.index)
             log.info("vGPU %s is on GPU %d now", vgpu.name, vgpu.gpu.number, extra=about(vgpu.name))
-
-    def _check_there(self, vgpu: VGpu) -> None:
-        """With the lock held."""
-        if self._vgpus.get(vgpu.name) is not vgpu:
-            raise RefusedError(f"the vGPU {vgpu.name} has gone")

@@ -53,6 +53,7 @@ def suspend(vgpus: VGpuTable, name: str, config: Config) -> None:
             'memory = "driver" in the configuration: memory that the driver placed cannot leave the device'
         )
     readings = _idle(vgpu)
+    more_bytes = 0
     linear = min(vgpu.gpu.device.memory_bytes, sum(each.linear_bytes for each in readings))
     if not vgpu.gpu.capacity.is_short:  # else it is set aside already
         left = swap_bytes(config) - sum(map(_away, vgpus.others(vgpu)))
@@ -61,19 +62,16 @@ def suspend(vgpus: VGpuTable, name: str, config: Config) -> None:
                 f"{name} has {format_size(linear)} of memory on the device, and of the host's {format_size(max(0, left))} are left for "
                 "memory that leaves: raise swap_bytes, or resume another vGPU"
             )
-        try:
-            vgpu.gpu.workers.allow_memory(vgpu.index, vgpu.region.region_bytes + linear)
-        except OSError as error:
-            raise RefusedError(
-                f"the limit of the host's memory for {name} cannot be raised: {error.strerror}"
-            ) from error
-    vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=True)
+        more_bytes = vgpu.region.region_bytes + linear
+    try:
+        vgpus.set_suspended(vgpu, is_suspended=True, more_bytes=more_bytes)
+    except OSError as error:
+        raise RefusedError(f"the limit of the host's memory for {name} cannot be raised: {error.strerror}") from error
 
 
 def resume(vgpus: VGpuTable, name: str) -> None:
     """Has those of its programs come back that have not, and returns at once. RefusedError when there is no such vGPU."""
-    vgpu = vgpus.named(name)
-    vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=False)
+    vgpus.set_suspended(vgpus.named(name), is_suspended=False)
 
 
 def programs(vgpus: VGpuTable, name: str, told: Told) -> list[Suspended]:

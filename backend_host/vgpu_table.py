@@ -117,6 +117,15 @@ class VGpuTable:
                 vgpu.run_id = run_id
                 self._keep(vgpu)
 
+    def set_suspended(self, vgpu: VGpu, *, is_suspended: bool, more_bytes: int = 0) -> None:
+        """Whether its programs' memory is to be off the device, wherever it is now. `more_bytes`: as `Workers.allow_memory` has it.
+        RefusedError when it has gone. Raises OSError."""
+        with self._lock:
+            self._check_there(vgpu)
+            if more_bytes:
+                vgpu.gpu.workers.allow_memory(vgpu.index, more_bytes)
+            vgpu.gpu.page.set_suspended(vgpu.index, is_suspended=is_suspended)
+
     def names(self, gpu: Gpu) -> dict[int, str]:
         """Of each vGPU on it, by its number there."""
         with self._lock:
@@ -197,6 +206,11 @@ class VGpuTable:
     def _keep(self, vgpu: VGpu, drop: Sequence[str] = ()) -> None:
         """As it is now, for the next daemon."""
         self._store.put(vgpu.item, vgpu.record().written(), drop=drop)
+
+    def _check_there(self, vgpu: VGpu) -> None:
+        """With the lock held."""
+        if self._vgpus.get(vgpu.name) is not vgpu:
+            raise RefusedError(f"the vGPU {vgpu.name} has gone")
 
     def _all_used_ns(self) -> int:
         return sum(gpu.charged_ns() for gpu in self._gpus)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from backend_host import suspension
 from backend_host.config import Config
 from backend_host.contexts import OFF, ON, Contexts
-from backend_host.device.readings import Sleep, Stage
+from backend_host.device.readings import Sleep, Stage, WorkerReading
 from backend_host.devices import Device, probe
 from backend_host.errors import RefusedError
 from backend_host.move.driver_process import CheckpointError
@@ -125,6 +126,30 @@ def host(one_device: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPat
         finally:
             host.sleepers.stop()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("sleep")]
+
+
+def test_who_is_suspended_is_at_one_place(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A move that changes it meanwhile, or another vGPU of its number, has nothing of it."""
+    vgpu = host.travel.opened()
+    host.travel.program(vgpu)
+    told: list[tuple[bool, bool]] = []
+    is_held = host.travel.registry._lock.locked
+    monkeypatch.setattr(vgpu.gpu.page, "set_suspended", lambda _, is_suspended: told.append((is_suspended, is_held())))
+    suspend(host.travel.registry, "web", CONFIG)
+    resume(host.travel.registry, "web")
+    assert told == [(True, True), (False, True)]
+    idle = suspension._idle
+
+    def another(vgpu: VGpu) -> Sequence[WorkerReading]:
+        readings = idle(vgpu)
+        host.travel.remove("web")
+        assert host.travel.opened().index == vgpu.index
+        return readings
+
+    monkeypatch.setattr(suspension, "_idle", another)
+    with pytest.raises(RefusedError, match=r"^the vGPU web has gone$"):
+        suspend(host.travel.registry, "web", CONFIG)
+    assert len(told) == 2
 
 
 def test_the_host_has_room_for_no_more_than_a_device_has(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
