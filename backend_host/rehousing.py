@@ -107,6 +107,9 @@ class Rehousing(VGpuTable):
             to.gpu.keeper.charge(to.index, debt_ns)
         to.gpu.coscheduler.take_over(to.index, vgpu.name, before.coscheduler, number)
         vgpu.window.move(to.gpu.number, to.index)
+        if account is not None:
+            before.behind_ns[number] = account.used_ns
+            self._store.put(before.item, before.record().written())
         self._store.put(vgpu.item, vgpu.record().written(), [vgpu.region.fileno()], drop=[item])
         vgpu.caretaker.move(self._making.home(to, vgpu.region, vgpu.wake, vgpu.made_on.facts))
 

@@ -89,6 +89,7 @@ class Relocating(Rehousing):
         with self._lock:
             account = gpu.page.vgpu(place.index)
             gpu.retired_ns += account.used_ns if account is not None else 0
+            gpu.behind_ns.pop(place.index, None)
             self._store.put(gpu.item, gpu.record().written())
             gpu.page.set_motion(place.index, Motion.NONE)
             gpu.page.vgpu_free(place.index)

@@ -79,6 +79,8 @@ class Gpu:
     """Whether programs can leave it and come to it."""
     retired_ns: int = 0
     """Charged to vGPUs that are gone."""
+    behind_ns: dict[int, int] = field(default_factory=dict)
+    """Charged to vGPUs that have just moved to another Gpu, by the numbers that they had and that are not free yet."""
     retired_deaths: int = 0
     """Of workers of vGPUs that are gone, while their programs lived."""
     is_drained: bool = False
@@ -112,8 +114,9 @@ class Gpu:
     def record(self) -> GpuRecord:
         """What the next daemon has to know of it."""
         device = self.device
+        retired_ns = self.retired_ns + sum(self.behind_ns.values())
         return GpuRecord(
-            *(self.number, device_name(device), self.retired_ns, self.retired_deaths),
+            *(self.number, device_name(device), retired_ns, self.retired_deaths),
             context_bytes=device.context_bytes,
             stream_bytes=device.stream_bytes,
         )

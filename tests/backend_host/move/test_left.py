@@ -3,13 +3,17 @@
 import os
 from dataclasses import replace
 
-from backend_host.restart.adopting import _living
+import pytest
+
+from backend_host.restart.adopting import _clear, _living
 from backend_host.restart.keeping import Item
 from backend_host.restart.left import Left
 from backend_host.restart.records import VGpuRecord
-from backend_host.vgpu import VGpu
+from backend_host.vgpu import Place, VGpu
 from tests.backend_host.move.travel import LIMIT_S, Travel
 from tests.backend_host.move.waiting import is_dead
+from tests.backend_host.test_swap import filled
+from tests.end_to_end.host import wait_until
 
 
 def left_of(vgpu: VGpu) -> Left:
@@ -46,3 +50,29 @@ def test_where_it_was_and_what_it_used_is_written_down(travel: Travel) -> None:
     left = left_of(vgpu)
     [(name, _)], _ = _living(left, record, vgpu.gpu)
     left.items.pop(name).close()
+
+
+def test_what_was_used_at_a_place_that_was_just_left_is_counted_once(
+    travel: Travel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the daemon that left it, and by the next one, which finds it without a record."""
+    vgpu = travel.opened()
+    before, index = vgpu.gpu, vgpu.index
+    filled(travel.program(vgpu), 2)
+    wait_until(lambda: before.charged_ns() > 0, "it is charged")
+    left_behind: list[Place] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(travel.registry, "leave_behind", lambda _, place: left_behind.append(place))
+        assert travel.move(vgpu).stage == "done"
+    used_ns = before.charged_ns()
+    [account] = before.page.vgpus()
+    assert account.used_ns == used_ns
+    next_one = replace(before, retired_ns=travel.notes.items[before.item]["retired_ns"], behind_ns={})
+    with monkeypatch.context() as patch:
+        patch.setattr(before.page, "vgpu_free", lambda number: None)
+        _clear(Left(names=frozenset(travel.notes.items)), next_one, ())
+    assert next_one.retired_ns == used_ns
+    travel.registry.leave_behind(vgpu, *left_behind)
+    assert left_behind == [Place(before, index)]
+    assert (before.retired_ns, before.charged_ns()) == (used_ns, used_ns)
+    assert travel.notes.items[before.item]["retired_ns"] == used_ns
