@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.backend_host.between import build_between
 from tests.backend_host.test_worker_parts import Kernels
-from tests.backend_host.worker_guest import ROOT
-from tests.backend_host.worker_harness import SOFTGPU, Served
+from tests.backend_host.worker_harness import Served
 
 
 @dataclass(frozen=True)
@@ -25,12 +24,7 @@ class Call:
 
 def build_call_log(folder: Path) -> Path:
     """The library that stands between."""
-    built = folder / "libcuda_logged.so"
-    source = Path(__file__).with_name("call_log.c")
-    include = ROOT / "cuda_api" / "include"
-    command = ["cc", "-shared", "-fPIC", f"-I{include}", str(source), "-Wl,--no-as-needed", str(SOFTGPU)]
-    subprocess.run([*command, f"-Wl,-rpath,{SOFTGPU.parent}", "-o", str(built)], check=True)
-    return built
+    return build_between("call_log", folder)
 
 
 class Logged(Kernels):

@@ -1,13 +1,13 @@
 """Pages of the heap in place of memory of the device: what an honest guest has of it, and what one that lies gets."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.backend_host.worker_guest import ROOT, Guest, make_region
+from tests.backend_host.between import build_between
+from tests.backend_host.worker_guest import Guest, make_region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 STEP = 2 << 20
@@ -148,11 +148,7 @@ def test_what_is_placed_is_in_nobodys_way(served: Served) -> None:
 
 
 def test_memory_is_back_where_the_driver_registers_nothing(tmp_path: Path) -> None:
-    built = tmp_path / "libcuda_no_pinning.so"
-    source = Path(__file__).with_name("no_pinning.c")
-    command = ["cc", "-shared", "-fPIC", f"-I{ROOT / 'cuda_api' / 'include'}", str(source), "-Wl,--no-as-needed"]
-    subprocess.run([*command, str(SOFTGPU), f"-Wl,-rpath,{SOFTGPU.parent}", "-o", str(built)], check=True)
-    host = Host(built)
+    host = Host(build_between("no_pinning", tmp_path))
     try:
         with make_region() as region:
             guest = Served(host, region, QUOTA).primary()

@@ -1,14 +1,14 @@
 """What a guest is told of streams and events fits together, whatever marks the worker puts behind its work."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ivshmem.region import Region
-from tests.backend_host.worker_guest import EVENT, ROOT, STREAM, Guest
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served
+from tests.backend_host.between import build_between
+from tests.backend_host.worker_guest import EVENT, STREAM, Guest
+from tests.backend_host.worker_harness import Host, Served
 from tests.end_to_end.host import wait_until
 
 NOT_READY = 600
@@ -17,12 +17,7 @@ LEGACY = 0
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("slow_marks") / "libcuda_slow.so"
-    source = Path(__file__).with_name("slow_marks.c")
-    include = ROOT / "cuda_api" / "include"
-    command = ["cc", "-shared", "-fPIC", f"-I{include}", str(source), "-Wl,--no-as-needed", str(SOFTGPU)]
-    subprocess.run([*command, f"-Wl,-rpath,{SOFTGPU.parent}", "-o", str(built)], check=True)
-    return built
+    return build_between("slow_marks", tmp_path_factory.mktemp("slow_marks"))
 
 
 @pytest.fixture
