@@ -1,13 +1,16 @@
 """Linear memory that makes room for others': it comes back as it was, whatever the client does meanwhile; targets are set by hand here."""
 
+import contextlib
 import random
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from backend_host.device.readings import Keeps, Room, WorkerReading
 from ivshmem.region import ClientState
+from tests.backend_host.between import build_between
 from tests.backend_host.worker_guest import PRIMARY, STREAM, Guest, make_region, wait_for_state
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
@@ -25,9 +28,9 @@ def served() -> Iterator[Served]:
     yield from serving()
 
 
-def serving() -> Iterator[Served]:
+def serving(host: Host | None = None) -> Iterator[Served]:
     """Its client may have all of a device that is short, and has its span open."""
-    host = Host(SOFTGPU)
+    host = host or Host(SOFTGPU)
     try:
         host.control.set_capacity(CAPACITY, 2 * CAPACITY)
         with make_region() as region:
@@ -350,6 +353,19 @@ def test_a_driver_that_has_no_room_is_told_of(served: Served) -> None:
     guest.ok("cuMemsetD32Async", dstDevice=other, ui=7, N=4 * STEP, hStream=0)
     assert words(guest, [other], 16 * STEP) == [(7, 7)]
     assert room(served).refused_bytes == 0
+
+
+def test_a_program_ends_to_whose_memory_a_driver_says_no(tmp_path: Path) -> None:
+    """Its memory never comes back, and others would wait for one that waits for it."""
+    file = tmp_path / "no_mapping"
+    host = Host(build_between("no_mapping", tmp_path), {"FAIRGV_NO_MAPPING": str(file)}, shared=[tmp_path])
+    with contextlib.contextmanager(serving)(host) as served:
+        filled(served.guest, 2)
+        bring_out(served)
+        file.touch()
+        set_target(served, CAPACITY)
+        served.guest.cast_off("cuMemsetD32Async", dstDevice=SPAN, ui=9, N=4, hStream=0)
+        assert served.worker.ended() == {"ended": "the driver takes no memory where the program has some"}
 
 
 def test_a_target_that_a_page_of_zeroes_says_is_none(served: Served) -> None:

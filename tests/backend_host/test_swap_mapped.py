@@ -82,6 +82,23 @@ def test_what_is_mapped_while_there_is_no_room_comes_when_there_is(served: Serve
     assert words(guest, [address]) == [(7, 7)]
 
 
+def test_an_address_that_the_driver_takes_no_memory_at_is_refused_while_there_is_no_room(served: Served) -> None:
+    """Else its memory is waited for that never comes, and others wait for who waits."""
+    guest = served.guest
+    set_target(served, 0)
+    guest.ok("cuMemCreate", handle=PHYSICAL, bytes=STEP)
+    reserved = int(guest.ok("cuMemAddressReserve", bytes=2 * STEP).address)
+    for offset in (1, 4096, STEP // 2, STEP - 1):
+        odd = guest.call("cuMemMap", address=reserved + offset, bytes=STEP, handle=PHYSICAL)
+        assert odd.result == INVALID_VALUE, offset
+    assert (room(served).allocated_bytes, room(served).resident_bytes) == (0, 0)
+    guest.ok("cuMemMap", address=reserved + STEP, bytes=STEP, handle=PHYSICAL)
+    set_target(served, CAPACITY)
+    guest.ok("cuMemSetAccess", address=reserved + STEP, bytes=STEP, access=3)
+    set_words(guest, reserved + STEP, 7)
+    assert words(guest, [reserved + STEP]) == [(7, 7)]
+
+
 def test_promises_are_kept_within_what_there_is(served: Served) -> None:
     guest = served.guest
     allocate(guest, 4 * STEP)
