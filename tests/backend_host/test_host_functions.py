@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ivshmem.region import Wake
-from tests.backend_host.worker_guest import EVENT, STREAM, Guest, make_region
+from tests.backend_host.worker_guest import EVENT, PRIMARY, STREAM, Guest, make_region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
@@ -15,10 +15,13 @@ WAITING, DONE = 1, 3
 INVALID_VALUE, INVALID_HANDLE, CAPTURE_UNSUPPORTED = 1, 400, 900
 OTHER_STREAM = STREAM + 1
 EXEC = 0x4A_00000001_000001
+SECOND, THIRD = PRIMARY + 1, PRIMARY + 2
 HOST_NODE = 3
 ILLEGAL_STATE = 401
 NON_BLOCKING = 1
 NR_MORE_THAN_FIT = 600
+NR_CONTEXTS, NR_EVENTS = 60, 500
+"""Who waits for a function looks about once a millisecond, and a context with so many events takes a good part of one to go."""
 AREA_BYTES = 1 << 22
 """That takes the device longer to set than any latency that is taken off."""
 
@@ -262,6 +265,28 @@ def test_a_captured_function_is_run_by_launches(served: Served) -> None:
     assert posted(guest) == ((1 << 64) - 1, 0)
     rearm(guest)
     guest.ok("cuCtxSynchronize")
+
+
+def test_contexts_that_end_beside_a_node_leave_it_its_function(served: Served) -> None:
+    """The stream of the node goes on when its function has returned, and not before."""
+    guest = served.guest
+    open_mailbox(guest)
+    guest.ok("context_create", context=0, handle=SECOND)
+    guest.context = SECOND
+    guest.cast_off("cuStreamCreate", phStream=STREAM + 2, Flags=NON_BLOCKING)
+    graph_of_function(guest, 42)
+    for _ in range(NR_CONTEXTS):
+        guest.ok("context_create", context=0, handle=THIRD)
+        for number in range(NR_EVENTS):
+            guest.cast_off("cuEventCreate", context=THIRD, phEvent=EVENT + number)
+        guest.cast_off("cuGraphLaunch", hGraphExec=EXEC, hStream=STREAM + 2)
+        waits = guest.begin("cuStreamSynchronize", hStream=STREAM + 2)
+        assert posted(guest) == (42, 0)
+        guest.ok("context_destroy", context=0, handle=THIRD)
+        guest.ok("cuMemGetInfo_v2")
+        assert not guest.is_answered(waits)
+        rearm(guest)
+        assert guest.finish("cuStreamSynchronize", waits).result == 0
 
 
 def test_nodes_of_a_guest_that_runs_nothing(served: Served) -> None:
