@@ -12,7 +12,7 @@ import pytest
 
 from backend_host.device.readings import Motion, Stage, WorkerReading
 from ivshmem.region import Region
-from tests.backend_host.test_swap import DEVICE, SPAN
+from tests.backend_host.test_swap import CAPACITY, DEVICE, SPAN, bring_out, set_target, wait_for
 from tests.backend_host.test_worker_order import Kernels
 from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, Guest, kernel_image, make_region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served
@@ -270,6 +270,25 @@ def test_a_word_in_mapped_memory_ends_with_the_mapping(beside: Beside) -> None:
     looking.await_end(end)
     beside.await_other(asked)
     assert looking.word(address) == 7
+
+
+def test_a_word_waits_for_its_memory(host: Host, region: Region) -> None:
+    """Which has left the device to make room; a word that cannot be written is none."""
+    host.control.set_capacity(CAPACITY, 2 * CAPACITY)
+    with make_region() as other:
+        served = Served(host, region, memory="span")
+        set_target(served, CAPACITY)
+        beside = Beside(host, served, Served(host, other))
+        looking = beside.looking
+        bring_out(served)
+        slot = looking.guest.begin("yield_attach", word=looking.memory)
+        wait_for(served, lambda each: each.displaced_since_ns != 0, "it waits for its memory")
+        assert not looking.guest.is_answered(slot)
+        set_target(served, CAPACITY)
+        assert looking.guest.finish("yield_attach", slot).result == 0
+        end = looking.look(looking.memory)
+        beside.await_other(beside.ask())
+        looking.await_end(end)
 
 
 def test_wrong_addresses(beside: Beside) -> None:
