@@ -19,6 +19,7 @@ CLANG = "clang-14"
 OWN = (
     "worker.c",
     "daemon.c",
+    "locks.c",
     "mutator.c",
     "objects.c",
     "stand_code.c",
@@ -41,8 +42,14 @@ CARRIED = ["-static-libstdc++", "-static-libgcc"]
 """The fuzzer runs on machines without clang, too: the sanitizers' runtime is in it anyway."""
 REPLACED = ("clock_gettime", "getrandom", "alarm", "signal", "_exit")
 """Calls of the system that make a run depend on time, or end the process: see system.c."""
-REPLACED_IN = {"loop/worker.c": ("malloc", "free"), "calls/host_function.c": ("syscall",)}
+REPLACED_IN = {
+    "loop/worker.c": ("malloc", "free"),
+    "calls/host_function.c": ("syscall",),
+    "calls/span.c": ("pthread_mutex_lock", "pthread_mutex_unlock"),
+}
 """Likewise in one file alone."""
+WRAPPED = ("fgw_ranges_make_room", "fgw_ranges_insert", "fgw_ranges_erase", "fgw_ranges_erase_some")
+"""Functions of the worker's that lead to locks.c first, from any file but their own."""
 
 
 def _compile(source: Path, to: Path, flags: list[str], headers_ns: int) -> Path:
@@ -81,6 +88,7 @@ def _built(name: str, to: Path, *, counts: bool) -> Path:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(lambda source: _compile(source, to, flags, headers_ns), sources))
     link = ["-fsanitize=fuzzer", COUNTS[0]] if counts else ["-fsanitize=address,undefined,fuzzer", *CARRIED]
+    link += [f"-Wl,--wrap={name}" for name in WRAPPED]
     if program.exists() and all(path.stat().st_mtime_ns < program.stat().st_mtime_ns for path in objects):
         return program
     fresh = program.with_suffix(".new")

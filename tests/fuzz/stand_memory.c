@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "by_hand.h"
+#include "locks.h"
 
 #define MOST_PINNED_BYTES (1u << 20)
 
@@ -102,6 +103,36 @@ STAND_IN(cuMemAddressFree, CUdeviceptr address, size_t bytes)
     END_MEMORY(cuMemAddressFree, STAND_RESERVE, address);
 }
 
+STAND_IN(cuMemCreate, CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *property,
+         unsigned long long flags)
+{
+    (void)flags;
+    BEGIN(cuMemCreate);
+    struct stand_object *allocation = stand_make(FGV_HANDLE_ALLOCATION, NULL);
+    allocation->bytes = bytes;
+    allocation->value = property->requestedHandleTypes;
+    *handle = (CUmemGenericAllocationHandle)(uintptr_t)allocation;
+    return CUDA_SUCCESS;
+}
+
+STAND_IN(cuMemMap, CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+         unsigned long long flags)
+{
+    (void)bytes;
+    (void)offset;
+    (void)flags;
+    stand_need(FGV_HANDLE_ALLOCATION, (const void *)(uintptr_t)handle);
+    stand_look_at_lock(address);
+    return stand_call(STAND_cuMemMap, "cuMemMap");
+}
+
+STAND_IN(cuMemUnmap, CUdeviceptr address, size_t bytes)
+{
+    (void)bytes;
+    stand_look_at_lock(address);
+    return stand_call(STAND_cuMemUnmap, "cuMemUnmap");
+}
+
 STAND_IN(cuMemRelease, CUmemGenericAllocationHandle handle)
 {
     struct stand_object *allocation = (struct stand_object *)(uintptr_t)handle;
@@ -119,14 +150,16 @@ STAND_IN(cuMemRelease, CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-/* A descriptor that is somebody's from then on. */
+/* A descriptor that is somebody's from then on. Memory that was not made to be given away has none. */
 STAND_IN(cuMemExportToShareableHandle, void *to, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
          unsigned long long flags)
 {
-    (void)type;
     (void)flags;
     stand_need(FGV_HANDLE_ALLOCATION, (const void *)(uintptr_t)handle);
     BEGIN(cuMemExportToShareableHandle);
+    if (((const struct stand_object *)(uintptr_t)handle)->value != (uint64_t)type) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     const int file = memfd_create("exported", MFD_CLOEXEC);
     memcpy(to, &file, sizeof(file));
     return CUDA_SUCCESS;
@@ -138,7 +171,9 @@ STAND_IN(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle *handle, v
     (void)from;
     (void)type;
     BEGIN(cuMemImportFromShareableHandle);
-    *handle = (CUmemGenericAllocationHandle)(uintptr_t)stand_make(FGV_HANDLE_ALLOCATION, NULL);
+    struct stand_object *allocation = stand_make(FGV_HANDLE_ALLOCATION, NULL);
+    allocation->value = (uint64_t)type;
+    *handle = (CUmemGenericAllocationHandle)(uintptr_t)allocation;
     return CUDA_SUCCESS;
 }
 
