@@ -145,7 +145,7 @@ struct stand_object *stand_new(uint32_t kind, struct stand_object *parent)
 static bool is_of_context(enum fgv_handle_kind kind)
 {
     return kind == FGV_HANDLE_STREAM || kind == FGV_HANDLE_EVENT || kind == FGV_HANDLE_MODULE ||
-           kind == FGV_HANDLE_ARRAY || kind == FGV_HANDLE_MIPMAPPED_ARRAY || kind == FGV_HANDLE_LINK;
+           kind == FGV_HANDLE_ARRAY || kind == FGV_HANDLE_MIPMAPPED_ARRAY;
 }
 
 void *stand_make(enum fgv_handle_kind kind, void *parent)

@@ -315,16 +315,6 @@ STAND_IN(cuLibraryGetGlobal, CUdeviceptr *address, size_t *bytes, CUlibrary libr
     return variable(address, bytes, name);
 }
 
-STAND_IN(cuLinkComplete, CUlinkState link, void **cubin, size_t *bytes)
-{
-    static uint8_t image[64];
-    stand_need(FGV_HANDLE_LINK, link);
-    BEGIN(cuLinkComplete);
-    *cubin = image;
-    *bytes = sizeof(image);
-    return CUDA_SUCCESS;
-}
-
 static volatile uint8_t reader;
 
 void stand_read(const void *bytes, uint64_t nr)
@@ -332,6 +322,37 @@ void stand_read(const void *bytes, uint64_t nr)
     for (uint64_t i = 0; i < nr; i++) {
         reader = ((const uint8_t *)bytes)[i];
     }
+}
+
+/* For as long as it lives the driver has a pointer to the values of its options. */
+STAND_IN(cuLinkCreate_v2, unsigned int nr_options, CUjit_option *options, void **values, CUlinkState *link)
+{
+    (void)options;
+    BEGIN(cuLinkCreate_v2);
+    struct stand_object *made = stand_make(FGV_HANDLE_LINK, NULL);
+    made->value = (uint64_t)(uintptr_t)values;
+    made->bytes = nr_options * sizeof(*values);
+    *link = (CUlinkState)made;
+    return CUDA_SUCCESS;
+}
+
+static void read_options(CUlinkState link)
+{
+    const struct stand_object *object = (const struct stand_object *)link;
+    if (object) {
+        stand_read((const void *)(uintptr_t)object->value, object->bytes);
+    }
+}
+
+STAND_IN(cuLinkComplete, CUlinkState link, void **cubin, size_t *bytes)
+{
+    static uint8_t image[64];
+    stand_need(FGV_HANDLE_LINK, link);
+    read_options(link);
+    BEGIN(cuLinkComplete);
+    *cubin = image;
+    *bytes = sizeof(image);
+    return CUDA_SUCCESS;
 }
 
 STAND_IN(cuLinkAddData_v2, CUlinkState link, CUjitInputType type, void *data, size_t bytes, const char *name,
@@ -342,6 +363,7 @@ STAND_IN(cuLinkAddData_v2, CUlinkState link, CUjitInputType type, void *data, si
     (void)options;
     (void)values;
     stand_need(FGV_HANDLE_LINK, link);
+    read_options(link);
     stand_read(data, bytes);
     (void)(name ? strlen(name) : 0);
     BEGIN(cuLinkAddData_v2);
