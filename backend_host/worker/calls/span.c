@@ -297,6 +297,12 @@ bool fgw_span_last_whole(const struct fgw_worker *worker, uint64_t address, uint
     return false;
 }
 
+bool fgw_span_is_out(struct fgw_worker *worker, uint64_t address)
+{
+    const struct fgw_range *extent = fgw_ranges_around(&worker->calls->span.extents, address, 1);
+    return extent && extent->owner == 0;
+}
+
 /* ---- the client's own memory ---- */
 
 bool fgw_span_may_move(const struct fgw_worker *worker, uint64_t bytes)

@@ -43,6 +43,8 @@ CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t byt
 CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t bytes, uint64_t *dropped_bytes);
 /* Finds the last extent that lies whole in here; false: there is none. */
 bool fgw_span_last_whole(const struct fgw_worker *worker, uint64_t address, uint64_t bytes, struct fgw_range *extent);
+/* Whether the memory of an extent, to be found there, is not on the device. */
+bool fgw_span_is_out(struct fgw_worker *worker, uint64_t address);
 /* Of one extent; an allocation has so large ones, and a rest. */
 uint64_t fgw_span_extent_most_bytes(const struct fgw_worker *worker);
 /* Whether memory of the client's own may be an extent, which is one handle: where there is reason to bring it out. */

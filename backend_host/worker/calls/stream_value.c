@@ -2,6 +2,7 @@
  * gate.c's affair. */
 #include <string.h>
 
+#include "calls/span.h"
 #include "calls/stream.h"
 #include "client/service.h"
 #include "client/state.h"
@@ -30,6 +31,37 @@ bool fgw_operations_are_known(const CUstreamBatchMemOpParams *operations, uint32
         }
     }
     return true;
+}
+
+static bool has_operation_out(struct fgw_worker *worker, const struct fgw_request *request)
+{
+    bool is_out = false;
+    CUstreamBatchMemOpParams one;
+    for (uint32_t at = 0; !is_out && at + sizeof(one) <= request->payload_bytes; at += sizeof(one)) {
+        memcpy(&one, request->payload + at, sizeof(one));
+        is_out = (one.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || one.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
+                     ? fgw_span_is_out(worker, one.waitValue.address)
+                     : fgw_span_is_out(worker, one.writeValue.address);
+    }
+    return is_out;
+}
+
+bool fgw_value_is_out(struct fgw_worker *worker, const struct fgw_request *request)
+{
+    switch (request->header->call) {
+    case FGV_CALL_cuStreamWaitValue32_v2:
+        return fgw_span_is_out(worker, ((const struct fgv_request_cuStreamWaitValue32_v2 *)request->fixed)->addr);
+    case FGV_CALL_cuStreamWaitValue64_v2:
+        return fgw_span_is_out(worker, ((const struct fgv_request_cuStreamWaitValue64_v2 *)request->fixed)->addr);
+    case FGV_CALL_cuStreamWriteValue32_v2:
+        return fgw_span_is_out(worker, ((const struct fgv_request_cuStreamWriteValue32_v2 *)request->fixed)->addr);
+    case FGV_CALL_cuStreamWriteValue64_v2:
+        return fgw_span_is_out(worker, ((const struct fgv_request_cuStreamWriteValue64_v2 *)request->fixed)->addr);
+    case FGV_CALL_cuStreamBatchMemOp_v2:
+        return has_operation_out(worker, request);
+    default:
+        return false;
+    }
 }
 
 CUresult fgw_serve_cuStreamBatchMemOp_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)

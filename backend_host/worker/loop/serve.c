@@ -17,6 +17,8 @@
 #include "calls/context.h"
 #include "calls/copy.h"
 #include "calls/host_function.h"
+#include "calls/state.h"
+#include "calls/stream.h"
 #include "calls/swap.h"
 #include "client/arena.h"
 #include "client/current.h"
@@ -265,6 +267,24 @@ static bool needs_memory(uint16_t call)
     }
 }
 
+/* Likewise, of what is recorded in a graph; and what a stream waits for or writes, where that lies. It waits for memory
+ * that is off the device alone: what is to go may stay for work that this lets end. */
+static bool misses_memory(struct fgw_worker *worker, const struct fgw_parsed *parsed, bool is_recorded)
+{
+    if (worker->calls->span.nr_out == 0) {
+        return false;
+    }
+    switch (parsed->header.call) {
+    case FGV_CALL_graph_add_node:
+    case FGV_CALL_graph_set_node:
+    case FGV_CALL_graph_instantiate:
+    case FGV_CALL_graph_update:
+        return true;
+    default:
+        return is_recorded || fgw_value_is_out(worker, &parsed->request);
+    }
+}
+
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
 static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t response)
 {
@@ -278,7 +298,11 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
     if (service->number == FGV_CALL_cuLaunchKernel && worker->slicing->parts.variant) {
         return serve_parts(worker, parsed, response);
     }
-    const bool runs = service->cost != FGV_COST_NONE && !is_recorded(worker, parsed);
+    const bool costs = service->cost != FGV_COST_NONE;
+    const bool runs = costs && !is_recorded(worker, parsed);
+    if (misses_memory(worker, parsed, costs && !runs)) {
+        return false;
+    }
     if ((runs || keeps_place(service->number)) && fgw_gate_is_full(worker)) {
         fgw_turn_set_gated(worker, true);
         return false;
