@@ -289,6 +289,18 @@ def test_contexts_that_end_beside_a_node_leave_it_its_function(served: Served) -
         assert guest.finish("cuStreamSynchronize", waits).result == 0
 
 
+def test_a_context_ends_while_a_function_of_another_one_runs(served: Served) -> None:
+    """Also where the arena is registered in that one: no call of the worker's waits for it."""
+    guest = served.guest
+    open_mailbox(guest)
+    guest.ok("context_create", context=0, handle=SECOND)
+    guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=1)
+    assert posted(guest) == (1, 0)
+    guest.ok("context_destroy", context=0, handle=SECOND)
+    rearm(guest)
+    guest.ok("cuCtxSynchronize")
+
+
 def test_nodes_of_a_guest_that_runs_nothing(served: Served) -> None:
     guest = served.guest
     graph_of_function(guest, 42)

@@ -134,7 +134,7 @@ CUresult fgw_serve_context_create(struct fgw_worker *worker, const struct fgw_re
 CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *context)
 {
     fgw_context_make_current(worker, context);
-    fgw_memory_unpin(worker);
+    fgw_memory_unpin(worker, context);
     fgw_host_let_go(worker, context);
     fgw_stream_drop_context(worker, context);
     fgw_pools_settle(worker);

@@ -220,46 +220,56 @@ static void say_unpinned(struct fgw_worker *worker, CUresult result)
     }
 }
 
-static void register_all(struct fgw_worker *worker, const struct fgw_ranges *ranges)
+/* Those that are registered in no context, in the current one. */
+static void register_all(struct fgw_worker *worker, struct fgw_ranges *ranges)
 {
     for (uint32_t i = 0; i < ranges->nr; i++) {
-        fgw_memory_register(worker, ranges->items[i].address, ranges->items[i].bytes);
+        if (!ranges->items[i].context) {
+            fgw_memory_register(worker, ranges->items[i].address, ranges->items[i].bytes);
+            ranges->items[i].context = worker->current;
+        }
     }
 }
 
-static void unregister_all(struct fgw_worker *worker, const struct fgw_ranges *ranges)
+static void unregister_all(struct fgw_worker *worker, struct fgw_ranges *ranges, const struct fgw_context *context)
 {
     for (uint32_t i = 0; i < ranges->nr; i++) {
-        worker->driver.cuMemHostUnregister((void *)(uintptr_t)ranges->items[i].address);
+        if (!context || ranges->items[i].context == context) {
+            worker->driver.cuMemHostUnregister((void *)(uintptr_t)ranges->items[i].address);
+            ranges->items[i].context = NULL;
+        }
     }
 }
 
 void fgw_memory_pin(struct fgw_worker *worker)
 {
-    if (worker->calls->is_pinned) {
-        return;
-    }
-    worker->calls->is_pinned = true;
-    uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
-    uint64_t arena_bytes = (worker->layout.arena.bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
-    CUresult result = fgw_memory_register(worker, arena, arena_bytes);
-    if (result != CUDA_SUCCESS) {
-        say_unpinned(worker, result);
+    if (!worker->calls->is_pinned) {
+        worker->calls->is_pinned = true;
+        worker->calls->pinned_in = worker->current;
+        uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
+        uint64_t arena_bytes = (worker->layout.arena.bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
+        CUresult result = fgw_memory_register(worker, arena, arena_bytes);
+        if (result != CUDA_SUCCESS) {
+            say_unpinned(worker, result);
+        }
     }
     register_all(worker, &worker->calls->pinned);
     register_all(worker, &worker->calls->placed);
 }
 
-void fgw_memory_unpin(struct fgw_worker *worker)
+void fgw_memory_unpin(struct fgw_worker *worker, const struct fgw_context *context)
 {
-    if (!worker->calls->is_pinned || !worker->driver.cuMemHostUnregister) {
+    const bool can = worker->driver.cuMemHostUnregister != NULL;
+    if (worker->calls->is_pinned && (!context || worker->calls->pinned_in == context)) {
         worker->calls->is_pinned = false;
-        return;
+        if (can) {
+            worker->driver.cuMemHostUnregister(worker->region.base + worker->layout.arena.offset);
+        }
     }
-    worker->calls->is_pinned = false;
-    worker->driver.cuMemHostUnregister(worker->region.base + worker->layout.arena.offset);
-    unregister_all(worker, &worker->calls->pinned);
-    unregister_all(worker, &worker->calls->placed);
+    if (can) {
+        unregister_all(worker, &worker->calls->pinned, context);
+        unregister_all(worker, &worker->calls->placed, context);
+    }
 }
 
 /* The region's table of events, whole. It is no more the client's than other programs' of its guest, which may write
@@ -292,7 +302,9 @@ CUresult fgw_serve_host_register(struct fgw_worker *worker, const struct fgw_req
         result = CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS) {
-        fgw_ranges_insert(&worker->calls->pinned, (struct fgw_range){.address = fixed->address, .bytes = fixed->bytes});
+        fgw_ranges_insert(
+            &worker->calls->pinned,
+            (struct fgw_range){.address = fixed->address, .bytes = fixed->bytes, .context = worker->current});
     }
     return result;
 }

@@ -6,10 +6,11 @@
 
 /* Puts the quota in front of the driver's allocation calls. */
 void fgw_memory_wrap(struct fgv_driver *driver);
-/* Registers the arena and what the guest registered with the driver, in the current context, and takes it back before
- * that goes. */
+/* Registers the arena and what the guest registered with the driver, in the current context, but for what is
+ * registered in another one; and takes back what is in this context before that goes, NULL: in any. A driver waits for
+ * the work of that context. */
 void fgw_memory_pin(struct fgw_worker *worker);
-void fgw_memory_unpin(struct fgw_worker *worker);
+void fgw_memory_unpin(struct fgw_worker *worker, const struct fgw_context *context);
 /* The context is gone, and what the driver itself placed in it. NULL: everything is forgotten, and the quota given
  * back. */
 void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context *context);

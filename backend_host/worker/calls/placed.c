@@ -66,7 +66,9 @@ static CUresult place(struct fgw_worker *worker, const struct fgw_range *range)
                           ? fgw_memory_register(worker, range->address, range->bytes)
                           : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        fgw_ranges_insert(&worker->calls->placed, *range);
+        struct fgw_range placed = *range;
+        placed.context = worker->current;
+        fgw_ranges_insert(&worker->calls->placed, placed);
     } else {
         clear(range->address, range->bytes);
     }

@@ -183,8 +183,9 @@ struct fgw_calls {
     struct fgw_image_memory image_memory;
     struct fgw_bounds bounds;
     struct fgw_in_space space;
-    bool is_pinning_refused; /* the device library cannot; said once */
-    bool is_pinned;
+    bool is_pinning_refused;             /* the device library cannot; said once */
+    bool is_pinned;                      /* the arena */
+    const struct fgw_context *pinned_in; /* then: this context */
     struct fgw_hosts hosts;
     bool is_eager;    /* libraries are loaded into each context that is made: eager.h */
     bool has_staging; /* a node has staged a copy, ever: staging.h */

@@ -11,7 +11,7 @@ struct fgw_memory_pool;
 struct fgw_range {
     uint64_t address;
     uint64_t bytes;
-    struct fgw_context *context;  /* that it dies with; NULL for what outlives contexts */
+    struct fgw_context *context;  /* that it dies with, or that it is registered in; NULL for what outlives contexts */
     struct fgw_memory_pool *pool; /* of pooled memory */
     uint64_t owner; /* of a mapping: the number of its physical memory; of an extent: the driver's handle */
 };

@@ -283,7 +283,7 @@ static const char *exchange(struct fgw_worker *worker, struct fgw_replay *replay
     bool is_lost = false;
     leave_contexts(worker, nr_marks);
     fgw_context_make_current(worker, current);
-    fgw_memory_unpin(worker);
+    fgw_memory_unpin(worker, NULL);
     const char *why = fgw_ahead_exchange(&replay->ahead, worker, &is_lost);
     if (!why && !fgw_equals_exchange(replay->equals, worker)) {
         why = "not all of its objects were made again";
