@@ -67,6 +67,10 @@ def _prefix_sums(values: Words) -> Words:
     return np.cumsum(values, dtype=np.uint32)
 
 
+def _sums_of_smaller_ones(numbers: Words) -> Words:
+    return numbers * (numbers - np.uint32(1)) // np.uint32(2)
+
+
 def _sum_of_halves(values: Words) -> Words:
     """Adds the upper half to the lower one until one is left; thread 0 gives it."""
     room = values.copy()
@@ -143,6 +147,31 @@ CASES = (
         @%p0 ret; bar.sync 0; setp.eq.u32 %p1, %r14, 2; @%p1 st.global.u32 [%d3], %r14; @%p1 exit; bar.sync 0;
         sub.u32 %r14, %r8, %r7; shl.b32 %r14, %r14, 2; add.u32 %r14, %r9, %r14; ld.shared.u32 %r20, [%r14+-4];""",
         lambda values: np.choose(_index(values) % 3, [values[::-1], np.uint32(77), np.uint32(2)]).astype(np.uint32),
+    ),
+    Case(
+        "an_end_before_steps",
+        """mov.u32 %r14, %r0; setp.eq.u32 %p0, %r7, 1; @%p0 ret; bar.sync 0; add.u32 %r14, %r14, 1; bar.sync 0; add.u32 %r14, %r14, 1;
+        bar.sync 0; add.u32 %r20, %r13, %r14;""",
+        lambda values: np.where(_index(values) == 1, 0, values + np.uint32(NUMBER + 2)),
+    ),
+    Case(
+        "ends_in_a_loop",
+        """mov.u32 %r14, 0; mov.u32 %r15, 0;
+        again: bar.sync 0; setp.ne.u32 %p0, %r7, %r14; @%p0 bra on; st.global.u32 [%d3], %r15; ret;
+        on: bar.sync 0; add.u32 %r15, %r15, %r14; add.u32 %r14, %r14, 1; setp.lt.u32 %p1, %r14, %r0; @%p1 bra again;
+        mov.u32 %r20, %r15;""",
+        lambda values: _sums_of_smaller_ones(np.minimum(_index(values), NUMBER)),
+    ),
+    Case(
+        "prefix_sums_of_a_part",
+        """shr.u32 %r31, %r8, 1; add.u32 %r31, %r31, 1; setp.ge.u32 %p0, %r7, %r31; @%p0 ret;
+        st.shared.u32 [%r10], %r13; mov.u32 %r14, 1; mov.u32 %r32, 0; mov.u32 %r20, %r13; bar.sync 0;
+        again: setp.ge.u32 %p1, %r14, %r31; @%p1 bra ready;
+        setp.ge.u32 %p2, %r7, %r14; shl.b32 %r15, %r14, 2; sub.u32 %r15, %r10, %r15; add.u32 %r15, %r15, %r32;
+        @%p2 ld.shared.u32 %r16, [%r15]; @%p2 add.u32 %r20, %r20, %r16;
+        xor.b32 %r32, %r32, 2048; add.u32 %r17, %r10, %r32; st.shared.u32 [%r17], %r20; shl.b32 %r14, %r14, 1; bar.sync 0; bra.uni again;
+        ready:""",
+        lambda values: np.where(_index(values) <= len(values) // 2, _prefix_sums(values), 0),
     ),
     Case(
         "all_end_early",

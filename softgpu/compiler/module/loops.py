@@ -297,6 +297,7 @@ class BlockWriter(_Writer):
             llvm = self._layout.types[name]
             self._emit(f"{self._places[name]} = alloca {llvm}", f"store {llvm} {zero(llvm)}, ptr {self._places[name]}")
         if self._plan.is_ever_split:
+            self._emit(*(f"{self._places[name]}.next = alloca {self._layout.types[name]}" for name in self._taken))
             self._emit(
                 "%least = alloca i32",
                 "%most = alloca i32",
@@ -333,8 +334,9 @@ class BlockWriter(_Writer):
         self._unpack(segment_type(segment, self._layout), stem, ["from", *self._given(number)])
 
     def _store_given(self, number: int, stem: str, *, unless_ended: str = "") -> None:
+        """With `unless_ended`, of one thread of many: the others have not taken theirs yet."""
         for index, name in enumerate(self._plan.segments[number].gives):
-            llvm, place = self._layout.types[name], self._places[name]
+            llvm, place = self._layout.types[name], self._places[name] + (".next" if unless_ended else "")
             value = f"%{stem}.given{index}"
             if unless_ended:
                 self._emit(
@@ -380,9 +382,13 @@ class BlockWriter(_Writer):
             self._emit("unreachable")
 
     def _apart(self) -> None:
-        """Each thread through the segment that it goes on with."""
+        """
+        Each thread through the segment that it goes on with. All of them take the same block-wide registers, so that what they give is kept
+        beside those until the last one is through.
+        """
         numbers = sorted({number for segment in self._plan.segments for number in segment.next if number})
         self._label("apart")
+        self._copy_places("begin", "", ".next")
         self._emit("store i32 -1, ptr %least", "store i32 0, ptr %most", "br label %apart.thread.begin")
         self._label("apart.thread.begin")
         self._emit(
@@ -413,8 +419,16 @@ class BlockWriter(_Writer):
             "br i1 %apart.more, label %apart.thread.begin, label %apart.end",
         )
         self._label("apart.end")
+        self._copy_places("end", ".next", "")
         self._emit("%apart.from = load i32, ptr %least", "%apart.upto = load i32, ptr %most")
         self._go_on("apart", "%apart.from", "%apart.upto", [0, *numbers])
+
+    def _copy_places(self, stem: str, source: str, target: str) -> None:
+        """All block-wide registers, from places of one suffix to those of the other."""
+        for index, name in enumerate(self._taken):
+            llvm, place = self._layout.types[name], self._places[name]
+            value = f"%apart.{stem}.copy{index}"
+            self._emit(f"{value} = load {llvm}, ptr {place}{source}", f"store {llvm} {value}, ptr {place}{target}")
 
     def _apart_step(self, number: int) -> None:
         """One thread through one segment, and where it goes on."""
