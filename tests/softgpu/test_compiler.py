@@ -149,6 +149,29 @@ def test_dynamic_shared_memory_follows_the_static(tmp_path: Path) -> None:
     assert module.kernels["other"].static_shared_bytes == 4
 
 
+@pytest.mark.parametrize(
+    ("words_and_operands", "nr_bytes"),
+    [
+        (" [%r6], [%x4], 4", (4, 4, 4, 4)),
+        (".L2::cache_hint [%r6], [%x4], 4, %x9", (4, 4, 4, 4)),
+        (" [%r6], [%x4], 4, %r0", (0, 1, 2, 3)),
+        (".L2::cache_hint [%r6], [%x4], 4, %r0, %x9", (0, 1, 2, 3)),
+        (" [%r6], [%x4], 4, %p1", (4, 0, 4, 0)),
+        (" [%r6], [%x4], 4, !%p1", (0, 4, 0, 4)),
+        (".L2::cache_hint.L2::128B [%r6], [%x4], 4, %p1, %x9", (4, 0, 4, 0)),
+    ],
+)
+def test_copies_of_a_part_or_nothing(tmp_path: Path, words_and_operands: str, nr_bytes: tuple[int, ...]) -> None:
+    """What is not copied becomes zeros. A thread's number is in r0, whether it is odd in p1."""
+    body = f""".shared .align 4 .b8 mine[256]; mov.u32 %r4, mine; shl.b32 %r5, %r0, 2; add.s32 %r6, %r4, %r5; st.shared.u32 [%r6], 9;
+      and.b32 %r7, %r0, 1; setp.ne.u32 %p1, %r7, 0; createpolicy.fractional.L2::evict_last.b64 %x9, 1.0;
+      cp.async.ca.shared.global{words_and_operands}; cp.async.wait_all; ld.shared.u32 %r8, [%r6]; st.global.u32 [%x3], %r8;"""
+    values = [0x04030201 + thread for thread in range(4)]
+    assert run_body(tmp_path, body, values) == [
+        value % (1 << 8 * nr) for value, nr in zip(values, nr_bytes, strict=True)
+    ]
+
+
 def test_globals_constants_and_relocations(tmp_path: Path) -> None:
     prelude = """.const .align 4 .u32 factors[4] = {3, 5, 7, 9}; .global .align 4 .b8 table[16] = {1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4};
       .global .u64 middle = generic(table)+8; .global .f32 half = 0f3F000000; .global .f32 decimal = 1.25; .visible .global .u32 count;"""

@@ -9,7 +9,7 @@ begin to count. Barriers of other blocks are for clusters, of which there are no
 
 from __future__ import annotations
 
-from cuda_api.ptx.syntax import Address, Instruction, Integer, Operand
+from cuda_api.ptx.syntax import Address, Instruction, Integer, Not, Operand
 from softgpu.compiler.lower.memory import space_of
 from softgpu.compiler.text.builder import Builder
 from softgpu.compiler.text.registry import lowers
@@ -158,7 +158,8 @@ def lower_cp(builder: Builder, instruction: Instruction) -> None:
     total = int(builder.read(size, "i32"))
     to = builder.address(target, "shared")
     start = builder.address(source, "global")
-    copied = builder.read(rest[0], "i32") if rest and not builder.has("cache_hint") else str(total)
+    rest = rest[:-1] if builder.has("L2::cache_hint") else rest
+    copied = _copied(builder, rest[0], total) if rest else str(total)
     wide = builder.convert_bits(copied, "i32", "i64")
     builder.frame.unit.declare("llvm.memcpy.p0.p0.i64", "void", ("ptr", "ptr", "i64", "i1 immarg"))
     builder.frame.unit.declare("llvm.memset.p0.i64", "void", ("ptr", "i8", "i64", "i1 immarg"))
@@ -170,6 +171,13 @@ def lower_cp(builder: Builder, instruction: Instruction) -> None:
         builder.check_address(builder.select(is_none, "ptr", to, start), total)
         builder.emit(f"call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {total}, i1 false)")
     builder.emit(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {start}, i64 {wide}, i1 false)")
+
+
+def _copied(builder: Builder, operand: Operand, total: int) -> str:
+    """How many bytes of the source: a number, or a predicate that leaves all of them out."""
+    if isinstance(operand, Not) or builder.destination_llvm(operand) == "i1":
+        return builder.select(builder.read(operand, "i1"), "i32", "0", str(total))
+    return builder.read(operand, "i32")
 
 
 _BULK_WORDS = frozenset(
