@@ -260,6 +260,9 @@ cp.async.mbarrier.arrive.noinc.shared.b64 [cell]
 
 REFUSED = """
 mov.u32 %r1, %nosuchregister
+add.rn.f32.bf16 %f1, %h1, %f2
+sub.rz.sat.f32.f16 %f1, %h1, %f2
+fma.rn.f32.f16 %f1, %h1, %h2, %f2
 mapa.shared::cluster.u32 %r1, %r2, %r3
 getctarank.shared::cluster.u32 %r1, %r2
 barrier.cluster.arrive

@@ -146,8 +146,15 @@ def _switched(builder: Builder, mode: str, operation: str, kind: Type, *values: 
     return builder.let(f"call {kind.llvm} @{name}({', '.join(f'{kind.llvm} {value}' for value in values)})")
 
 
-def lower_sum(builder: Builder, instruction: Instruction, kind: Type) -> None:
+def _check_words(builder: Builder) -> None:
+    """A second type is that of narrower operands, from sm_100 on."""
     builder.check_modifiers(_ALLOWED)
+    if len(builder.types()) > 1:
+        raise builder.unsupported("operands of two types")
+
+
+def lower_sum(builder: Builder, instruction: Instruction, kind: Type) -> None:
+    _check_words(builder)
     builder.operands(3)
     left, right = read(builder, 1, kind), read(builder, 2, kind)
     mode = rounding(builder)
@@ -184,7 +191,7 @@ def _product(builder: Builder, kind: Type, left: str, right: str) -> str:
 
 def lower_fma(builder: Builder, instruction: Instruction) -> None:
     kind = builder.type()
-    builder.check_modifiers(_ALLOWED)
+    _check_words(builder)
     builder.operands(4)
     first, second, third = (read(builder, index, kind) for index in (1, 2, 3))
     value = _fma(builder, kind, first, second, third)
