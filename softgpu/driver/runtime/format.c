@@ -7,6 +7,7 @@
 
 #include "runtime/records.h"
 
+/* CUDA ignores further ones, and prints their conversions as they stand. */
 #define MAX_ARGUMENTS 32
 
 /* One conversion: from the '%' on. */
@@ -23,7 +24,7 @@ static const char *conversion_parse(const char *at, struct conversion *conversio
 {
     char *to = conversion->spelling;
     char *limit = to + sizeof(conversion->spelling) - 5;
-    unsigned int nr_long = 0;
+    unsigned int nr_long = 0, nr_short = 0;
 
     memset(conversion, 0, sizeof(*conversion));
     *to++ = *at++;
@@ -45,15 +46,18 @@ static const char *conversion_parse(const char *at, struct conversion *conversio
     }
     for (; *at == 'l' || *at == 'h'; at++) {
         nr_long += *at == 'l';
+        nr_short += *at == 'h';
     }
     conversion->type = *at;
     if (!*at || !strchr("diouxXceEfFgGaAps%", *at)) {
         return NULL;
     }
     conversion->argument_bytes = nr_long || strchr("eEfFgGaAps", *at) ? 8 : 4;
-    if (conversion->argument_bytes == 8 && strchr("diouxX", *at)) {
-        *to++ = 'l';
-        *to++ = 'l';
+    if (strchr("diouxX", *at)) {
+        unsigned int nr = nr_long || nr_short > 2 ? 2 : nr_short;
+
+        memset(to, nr_long ? 'l' : 'h', nr);
+        to += nr;
     }
     *to++ = *at;
     return at + 1;
@@ -113,12 +117,15 @@ int sgp_printf_format(const char *format, const uint8_t *arguments, char *text, 
     int nr_arguments = 0;
     size_t used = 0;
 
+    if (!format) {
+        return -1;
+    }
     while (*format && used + 1 < text_bytes) {
         struct conversion conversion;
         const char *rest = *format == '%' ? conversion_parse(format, &conversion) : NULL;
         int stars[2] = {0, 0}, printed;
 
-        if (!rest) {
+        if (!rest || (nr_arguments == MAX_ARGUMENTS && conversion.type != '%')) {
             text[used++] = *format++;
             continue;
         }
@@ -127,9 +134,7 @@ int sgp_printf_format(const char *format, const uint8_t *arguments, char *text, 
             text[used++] = '%';
             continue;
         }
-        if (++nr_arguments > MAX_ARGUMENTS) {
-            return -1;
-        }
+        nr_arguments++;
         if (conversion.has_width_argument) {
             stars[0] = (int)argument_next(&arguments, 4);
         }

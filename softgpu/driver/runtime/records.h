@@ -203,7 +203,7 @@ void sgp_matrix_move(struct sgp_thread *self, uint32_t form, void *row, uint32_t
 extern const struct sgp_runtime sgp_runtime_table;
 
 /* format.c */
-/* What vprintf of a kernel prints; the number of arguments, or -1. */
+/* What vprintf of a kernel prints; the number of arguments, or -1 where there is no format. */
 int sgp_printf_format(const char *format, const uint8_t *arguments, char *text, size_t text_bytes, size_t *length);
 
 /* fault.c */

@@ -214,7 +214,7 @@ __global__ void registers(unsigned long long *out)
     out[7] = value;
 }
 
-__global__ void prints(const char *word, double number, long long wide)
+__global__ void prints(const char *word, double number, long long wide, const char *nothing)
 {
     printf("plain %% text\n");
     printf("%d|%5d|%-5d|%05d|%+d|% d|%i\n", -7, 42, 42, 42, 42, 42, -1);
@@ -230,6 +230,10 @@ __global__ void prints(const char *word, double number, long long wide)
     printf("%08.3f|%+.1e|%5c|%-5c|\n", number, number, 'q', 'r');
     int nr = printf("%d%d\n", 1, 2);
     printf("%d\n", nr);
+    printf("%hd|%hi|%hu|%hx|%hhd|%hhu|%hhx|\n", 70000, -70000, 70000, -1, 300, 300, -1);
+    nr = printf("%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%s|%d|%-5.2f%%|\n", 1, 2, 3, 4, 5, 6, 7,
+                8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, word, 6, number);
+    printf("%d %d\n", nr, printf(nothing));
 }
 
 static std::string printed_by_host(const char *word, double number, long long wide)
@@ -250,6 +254,9 @@ static std::string printed_by_host(const char *word, double number, long long wi
     LINE("%f %f %f\n", (double)INFINITY, -(double)INFINITY, 0.0);
     LINE("%08.3f|%+.1e|%5c|%-5c|\n", number, number, 'q', 'r');
     LINE("12\n2\n");
+    LINE("4464|-4464|4464|ffff|44|44|ff|\n");
+    LINE("1234567891234567891234567891234word|%%d|%%-5.2f%%|\n");
+    LINE("32 -1\n");
     return text;
 }
 
@@ -261,7 +268,7 @@ static void check_printf()
     OK(cudaMemcpy(device_word, word, sizeof(word), cudaMemcpyHostToDevice));
     fflush(stdout);
     dup2(file, 1);
-    prints<<<1, 1>>>(device_word, 3.14159, -123456789012345ll);
+    prints<<<1, 1>>>(device_word, 3.14159, -123456789012345ll, nullptr);
     OK(cudaDeviceSynchronize());
     fflush(stdout);
     dup2(standard, 1);
