@@ -263,6 +263,8 @@ mov.u32 %r1, %nosuchregister
 add.rn.f32.bf16 %f1, %h1, %f2
 sub.rz.sat.f32.f16 %f1, %h1, %f2
 fma.rn.f32.f16 %f1, %h1, %h2, %f2
+lop3.or.b32 %r1|%p1, %r2, %r3, %r4, 0x96, %p2
+lop3.and.b32 _|%p1, %r2, %r3, %r4, 0x96, %p2
 mapa.shared::cluster.u32 %r1, %r2, %r3
 getctarank.shared::cluster.u32 %r1, %r2
 barrier.cluster.arrive

@@ -210,9 +210,11 @@ def lower_fns(builder: Builder, instruction: Instruction) -> None:
 @lowers("lop3")
 def lower_lop3(builder: Builder, instruction: Instruction) -> None:
     """Any function of three bits, as the or of the table's minterms; LLVM finds the short form."""
-    destination, *sources, table = builder.operands(5)
-    if not isinstance(table, Integer) or builder.has("and") or builder.has("or"):
+    if builder.has("and") or builder.has("or"):
         raise builder.unsupported("a reduction of the result is not supported")
+    destination, *sources, table = builder.operands(5)
+    if not isinstance(table, Integer):
+        raise builder.invalid("the table is no number")
     values = [builder.read(source, "i32") for source in sources]
     inverted = [builder.let(f"xor i32 {value}, -1") for value in values]
     result = "0"
