@@ -188,6 +188,23 @@ def test_globals_constants_and_relocations(tmp_path: Path) -> None:
     assert ctypes.c_uint32.from_address(module.base + count.offset_bytes).value == 4
 
 
+def _bytes_of(address: str, nr_bytes: int = 8) -> str:
+    """An address as nvcc writes it into a packed structure."""
+    return ", ".join(f"{0xFF << 8 * index:#X}({address})" for index in range(nr_bytes))
+
+
+def test_addresses_that_are_not_aligned(tmp_path: Path) -> None:
+    prelude = f""".global .align 4 .b32 table[4] = {{10, 11, 12, 13}};
+      .global .align 1 .u8 packed[20] = {{121, {_bytes_of("generic(table)+4")}, 7, {_bytes_of("generic(table)+12")}, 9}};"""
+    body = """mov.u64 %x5, packed; mad.lo.u64 %x5, %x2, 9, %x5; ld.global.u8 %r1, [%x5]; mov.u64 %x6, 0; mov.u32 %r2, 8;
+      AGAIN: cvt.u64.u32 %x7, %r2; add.u64 %x7, %x5, %x7; ld.global.u8 %x8, [%x7]; shl.b64 %x6, %x6, 8; or.b64 %x6, %x6, %x8;
+      sub.u32 %r2, %r2, 1; setp.ne.u32 %p1, %r2, 0; @%p1 bra AGAIN;
+      ld.u32 %r3, [%x6]; mad.lo.u32 %r3, %r1, 100, %r3; ld.global.u8 %r4, [packed+18]; mad.lo.u32 %r3, %r3, 10, %r4;
+      st.global.u32 [%x3], %r3;"""
+    module = compiled(HEADER + prelude + KERNEL.format(body=body), tmp_path)
+    assert words(module, [0, 0]) == [121119, 7139]
+
+
 FUNCTIONS = """
 .func (.param .b32 r) twice (.param .b32 a) { .reg .b32 %r; ld.param.u32 %r, [a]; add.u32 %r, %r, %r; st.param.b32 [r+0], %r; ret; }
 .func (.reg .b32 r) plus (.reg .b32 a, .reg .b32 b) { add.u32 r, a, b; ret; }
@@ -378,6 +395,8 @@ def test_unsupported_instruction_is_named(body: str, words_of_message: tuple[str
         (HEADER + KERNEL.format(body="bra NOWHERE;"), InvalidPtxError),
         (HEADER + KERNEL.format(body="add.u32 %r1, %r2;"), InvalidPtxError),
         (HEADER + ".extern .global .u32 elsewhere;", InvalidPtxError),
+        (HEADER + f".global .u32 x; .global .u8 part[7] = {{{_bytes_of('x', 7)}}};", InvalidPtxError),
+        (HEADER + f".global .u32 x; .global .u8 small[7] = {{{_bytes_of('x')}}};", InvalidPtxError),
         (HEADER.replace("64", "32"), InvalidPtxError),
         (HEADER.replace("8.0", "11.0"), UnsupportedPtxVersionError),
     ],

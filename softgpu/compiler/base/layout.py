@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from cuda_api.ptx.syntax import Float, Initialiser, Integer, Name, Offset, Variable
-from cuda_api.record import field, mutable_record, record
+from cuda_api.record import field, mutable_record, record, replace
 from softgpu.compiler.base.errors import InvalidPtxError, TooLargeError
 from softgpu.compiler.base.scalars import TYPES
 
@@ -29,6 +29,8 @@ _MOST_BYTES = 1 << 44
 """Of a variable, and of all: as much as the largest device has (start.c). An array's bounds multiply to any number."""
 _SINGLE_LIMIT = 2.0**128 - 2.0**103
 """From here on a number rounds to infinity."""
+_WHOLE_ADDRESS = (1 << 64) - 1
+"""The mask that leaves all of an address."""
 
 
 def single_of_double(bits: int) -> bytes:
@@ -160,7 +162,7 @@ class _Initialiser:
             stride = self._element_bytes
             for count in inner:
                 stride *= count
-            for item in value:
+            for item in self._joined(value):
                 if isinstance(item, tuple) and inner:
                     self._value(item, at, inner)
                     at += stride
@@ -175,6 +177,22 @@ class _Initialiser:
         image.extend(bytes(max(0, at + len(data) - len(image))))
         image[at : at + len(data)] = data
         return at + len(data)
+
+    def _joined(self, values: tuple[Initialiser, ...]) -> Iterator[Initialiser]:
+        """The eight bytes of a variable's address become one value: nvcc writes pointers in packed structures byte by byte."""
+        at = 0
+        while at < len(values):
+            value = values[at]
+            if isinstance(value, Offset) and self._is_address(value, values[at : at + 8]):
+                value = replace(value, mask=_WHOLE_ADDRESS)
+                at += 7
+            yield value
+            at += 1
+
+    def _is_address(self, first: Offset, values: tuple[Initialiser, ...]) -> bool:
+        if self._element_bytes != 1 or first.symbol.text not in self._image.places:
+            return False
+        return values == tuple(replace(first, mask=0xFF << 8 * index) for index in range(8))
 
     def _bytes(self, value: Integer | Float | Name | Offset, at: int) -> bytes:
         size = self._element_bytes
@@ -193,7 +211,7 @@ class _Initialiser:
     def _address(self, symbol: str, offset: int, at: int, mask: int | None) -> bytes:
         if symbol in self._functions:
             number = self._functions[symbol] + offset
-        elif symbol in self._image.places and mask is None and self._element_bytes == 8:
+        elif symbol in self._image.places and (mask == _WHOLE_ADDRESS or (mask is None and self._element_bytes == 8)):
             target = (self._image.places[symbol].offset_bytes + offset) % (1 << 64)
             self._image.relocations.append((at, target))
             return bytes(8)
