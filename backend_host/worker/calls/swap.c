@@ -26,6 +26,7 @@
 #include "page/motion.h"
 #include "page/room.h"
 #include "page/sleep.h"
+#include "parts/parts.h"
 #include "turn/state.h"
 #include "turn/turn.h"
 
@@ -368,13 +369,19 @@ static enum fgw_keeps why_kept(const struct fgw_worker *worker, bool is_settled,
     return calls->swap.tried_ns != 0 && now_ns - calls->swap.tried_ns < AGAIN_NS ? FGW_KEEPS_FOR_HOST : FGW_KEEPS_NOT;
 }
 
+/* A launch goes in parts that may not begin once more on another device. It comes to its end first, alone (serve.c). */
+static bool ends_launch(const struct fgw_worker *worker)
+{
+    return fgw_motion(&worker->grantee) == FGW_MOTION_CHANGE && fgw_parts_is_one(worker);
+}
+
 /* Tells the turn whether it may have one, and the daemon since when that keeps the client waiting. What has to go, and
  * is not kept for long, is let come to rest; else the client goes on, as that may be what ends it. */
 static void tell(struct fgw_worker *worker, bool goes, uint64_t now_ns)
 {
     const enum fgw_motion motion = fgw_motion(&worker->grantee);
     const bool is_displaced = worker->calls->span.nr_out != 0 || fgw_swap_is_moving(worker) || goes ||
-                              motion == FGW_MOTION_STAND || motion == FGW_MOTION_CHANGE ||
+                              motion == FGW_MOTION_STAND || (motion == FGW_MOTION_CHANGE && !ends_launch(worker)) ||
                               (fgw_sleep_is_wanted(&worker->grantee) && fgw_room_is_suspended(&worker->grantee));
     fgw_turn_set_displaced(worker, is_displaced);
     const uint64_t since_ns = atomic_load_explicit(&worker->slot->displaced_since_ns, memory_order_relaxed);
@@ -455,7 +462,8 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
     const enum fgw_motion motion = fgw_motion(&worker->grantee);
     const bool is_to_be_told =
         goes || keeps == FGW_KEEPS_SHARED || motion == FGW_MOTION_STAND || motion == FGW_MOTION_CHANGE;
-    atomic_store_explicit(&worker->slot->keeps, is_to_be_told ? keeps : FGW_KEEPS_NOT, memory_order_relaxed);
+    const enum fgw_keeps told = keeps == FGW_KEEPS_NOT && ends_launch(worker) ? FGW_KEEPS_FOR_WORK : keeps;
+    atomic_store_explicit(&worker->slot->keeps, is_to_be_told ? told : FGW_KEEPS_NOT, memory_order_relaxed);
     tell(worker, has_to_go(worker) && (keeps == FGW_KEEPS_NOT || keeps == FGW_KEEPS_FOR_WORK), now_ns);
     if (is_settled) {
         give_back(worker); /* a driver may wait for all work with it, what waits for the client included */

@@ -33,6 +33,7 @@
 #include "loop/state.h"
 #include "loop/waiters.h"
 #include "page/layout.h"
+#include "page/motion.h"
 #include "parts/parts.h"
 #include "parts/state.h"
 #include "parts/take.h"
@@ -217,6 +218,9 @@ static bool serve_parts(struct fgw_worker *worker, struct fgw_parsed *parsed, ui
     }
     if (state == FGW_PARTS_MORE) {
         return false;
+    }
+    if (fgw_motion(&worker->grantee) == FGW_MOTION_CHANGE) {
+        fgw_turn_set_displaced(worker, true); /* the next one begins on the other device */
     }
     count_call(worker, response);
     if (state == FGW_PARTS_WHOLE) {

@@ -22,6 +22,7 @@
 #include "client/handles.h"
 #include "page/room.h"
 #include "parts/lane.h"
+#include "parts/parts.h"
 #include "parts/variant.h"
 #include "replay/ahead.h"
 #include "replay/equals.h"
@@ -354,11 +355,12 @@ void fgw_replay_settle(struct fgw_worker *worker)
     }
 }
 
+/* Of a launch in parts those that ended are nowhere but here: it goes on to its last one first. */
 static bool may_cross(struct fgw_worker *worker, bool is_settled)
 {
     return fgw_motion(&worker->grantee) == FGW_MOTION_CHANGE && is_settled && worker->nr_captures == 0 &&
-           worker->turn->phase == FGW_PHASE_OUT && worker->calls->span.nr_out == 0 && !fgw_swap_is_moving(worker) &&
-           fgw_track_is_still(worker);
+           !fgw_parts_is_one(worker) && worker->turn->phase == FGW_PHASE_OUT && worker->calls->span.nr_out == 0 &&
+           !fgw_swap_is_moving(worker) && fgw_track_is_still(worker);
 }
 
 static void count_compared(struct fgw_worker *worker, struct fgw_replay *replay)

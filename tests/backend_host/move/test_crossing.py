@@ -1,0 +1,97 @@
+"""Programs that move by replay in real workers while they launch, allocate and give up contexts: nothing of it is done twice, or taken for nothing."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host.devices import Device
+from backend_host.move import by_replay
+from backend_host.move.journey import called
+from backend_host.vgpu import VGpu
+from tests.backend_host.move.travel import Travel, reading, travelling
+from tests.backend_host.test_swap import allocate
+from tests.backend_host.test_worker_parts import BOXES, LARGE, PERSISTENT
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, Guest, kernel_image
+from tests.end_to_end.host import wait_until
+
+PTX = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry count(.param .u64 out, .param .u64 ns)
+{
+    .reg .b32 %r<2>;
+    .reg .b64 %rd<8>;
+    .reg .pred %p<2>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u64 %rd2, [ns];
+    mov.u64 %rd3, %globaltimer;
+again:
+    mov.u64 %rd4, %globaltimer;
+    sub.u64 %rd5, %rd4, %rd3;
+    setp.lt.u64 %p1, %rd5, %rd2;
+    @%p1 bra again;
+    mov.u32 %r1, %ctaid.x;
+    mul.wide.u32 %rd6, %r1, 4;
+    add.u64 %rd7, %rd1, %rd6;
+    red.global.add.u32 [%rd7], 1;
+    ret;
+}
+"""
+LONG_NS = 5_000_000
+NR_LAUNCHES = 2
+
+
+@pytest.fixture
+def fast(two_devices: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Travel]:
+    monkeypatch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+    monkeypatch.setenv("FAIRGV_SOFTGPU_STATE", str(tmp_path / "device"))
+    with travelling(two_devices, tmp_path, is_fast=True) as made:
+        yield made
+
+
+def counter(guest: Guest) -> int:
+    """The kernel is loaded; the address of a word for each block."""
+    assert guest.load(kernel_image(PTX)).result == 0
+    guest.ok("cuModuleGetFunction", b"count", module=MODULE, handle=FUNCTION, name_bytes=5, chunk=NO_CHUNK)
+    address = allocate(guest, 4 * LARGE)
+    guest.ok("cuMemsetD32_v2", dstDevice=address, ui=0, N=LARGE)
+    return address
+
+
+def in_parts(travel: Travel, settings: dict[str, int]) -> tuple[VGpu, Guest, int]:
+    """A program with launches of which the first is half out."""
+    for gpu in travel.gpus:
+        gpu.workers._slicing.update(settings)
+    vgpu = travel.opened()
+    guest = travel.program(vgpu)
+    address = counter(guest)
+    for _ in range(NR_LAUNCHES):
+        guest.launch(FUNCTION, struct.pack("<QQ", address, LONG_NS), grid=LARGE)
+    wait_until(lambda: reading(vgpu).nr_parts > 3, "it goes in parts")
+    return vgpu, guest, address
+
+
+def counts(guest: Guest, address: int) -> list[int]:
+    """How often each block ran."""
+    return list(struct.unpack(f"<{LARGE}I", guest.from_device(address, 4 * LARGE)))
+
+
+@pytest.mark.parametrize("settings", [BOXES, PERSISTENT], ids=["boxes", "persistent"])
+def test_a_launch_that_is_half_out_ends_first_and_alone(fast: Travel, settings: dict[str, int]) -> None:
+    vgpu, guest, address = in_parts(fast, settings)
+    move = fast.move(vgpu, 1, "replay")
+    assert (move.stage, move.reason) == ("done", "")
+    assert counts(guest, address) == [NR_LAUNCHES] * LARGE
+    assert reading(vgpu).nr_variants == 2, "one on each device"
+
+
+def test_a_launch_that_does_not_come_to_its_end_keeps_it(fast: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_replay, "STAND_S", 0.1)
+    vgpu, guest, address = in_parts(fast, BOXES)
+    move = fast.move(vgpu, 1)
+    said = f"{called(reading(vgpu))} does not stand still within 0.1 s: its work on the GPU does not end"
+    assert (move.stage, move.reason) == ("aborted", said)
+    assert counts(guest, address) == [NR_LAUNCHES] * LARGE
