@@ -214,6 +214,7 @@ static bool serve_ring(struct fgw_worker *worker, bool *is_backlog_full)
 static void look_around(struct fgw_worker *worker, uint64_t now_ns)
 {
     if (now_ns - worker->loop->looked_ns > LOOK_NS) {
+        now_ns = fgw_clock_ns(); /* since this round began a change of devices may have taken seconds */
         look_after_client(worker, now_ns);
         show_use(worker, now_ns);
         if (!fgw_swap_is_moving(worker)) {

@@ -1,19 +1,26 @@
-"""Programs that move by replay in real workers while they launch, allocate and give up contexts: nothing of it is done twice, or taken for nothing."""
+"""Programs that move by replay in real workers while they launch, allocate and give up contexts: nothing is done twice, or had for nothing."""
 
+import contextlib
 import struct
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from backend_host.device.readings import Motion, Stage
 from backend_host.devices import Device
 from backend_host.move import by_replay
 from backend_host.move.journey import called
 from backend_host.vgpu import VGpu
+from ivshmem.region import BEAT_LOST_SECONDS
 from tests.backend_host.move.travel import Travel, reading, travelling
-from tests.backend_host.test_swap import allocate
+from tests.backend_host.test_swap import allocate, filled, words
 from tests.backend_host.test_worker_parts import BOXES, LARGE, PERSISTENT
-from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, Guest, kernel_image
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, ROOT, Guest, kernel_image
+from tests.backend_host.worker_harness import SOFTGPU
 from tests.end_to_end.host import wait_until
 
 PTX = """
@@ -42,6 +49,17 @@ again:
 """
 LONG_NS = 5_000_000
 NR_LAUNCHES = 2
+LOOK_S = 0.05
+"""So often a worker looks after its client."""
+
+
+@pytest.fixture(scope="module")
+def held_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("held_calls") / "libcuda_held.so"
+    source = Path(__file__).with_name("held_calls.c")
+    command = ["cc", "-shared", "-fPIC", f"-I{ROOT / 'cuda_api' / 'include'}", str(source), "-Wl,--no-as-needed"]
+    subprocess.run([*command, str(SOFTGPU), f"-Wl,-rpath,{SOFTGPU.parent}", "-o", str(built)], check=True)
+    return built
 
 
 @pytest.fixture
@@ -95,3 +113,56 @@ def test_a_launch_that_does_not_come_to_its_end_keeps_it(fast: Travel, monkeypat
     said = f"{called(reading(vgpu))} does not stand still within 0.1 s: its work on the GPU does not end"
     assert (move.stage, move.reason) == ("aborted", said)
     assert counts(guest, address) == [NR_LAUNCHES] * LARGE
+
+
+@pytest.fixture
+def held(
+    two_devices: list[Device], held_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Travel]:
+    """As `fast`, and its folder holds calls up: held_calls.c."""
+    monkeypatch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+    monkeypatch.setenv("FAIRGV_SOFTGPU_STATE", str(tmp_path / "device"))
+    monkeypatch.setenv("FAIRGV_HELD_CALLS", str(tmp_path))
+    devices = [replace(device, path=str(held_library)) for device in two_devices]
+    with travelling(devices, tmp_path, is_fast=True) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def holding(file: Path, begin: Callable[[], object]) -> Iterator[None]:
+    """The call that this holds up, from when it is made."""
+    file.touch()
+    begin()
+    wait_until(file.with_name(f"{file.name}.held").exists, "the call is held up")
+    yield
+    file.unlink()
+
+
+def let_pass(seconds: float) -> None:
+    """So long a call takes."""
+    begun_s = time.monotonic()
+    wait_until(lambda: time.monotonic() - begun_s > seconds, "the time has passed")
+
+
+def test_a_pause_longer_than_a_lost_beat_ends_nobody(held: Travel, tmp_path: Path) -> None:
+    """The worker looks after its client right behind that pause, as it did before for long."""
+    vgpu = held.opened()
+    guest = held.program(vgpu)
+    addresses = filled(guest, 2)
+    page, [worker] = vgpu.gpu.page, vgpu.caretaker.workers()
+    page.set_motion_device(worker.slot, 1)
+    page.set_motion(vgpu.index, Motion.COPY)
+    wait_until(lambda: reading(vgpu).stage is Stage.PREPARED, "it is ready")
+    guest.ok("cuMemsetD32_v2", dstDevice=addresses[0], ui=0, N=1)
+    wait_until(lambda: reading(vgpu).phase == "out", "it has no turn")
+    slots: list[int] = []
+    with holding(tmp_path / "limit", lambda: slots.append(guest.begin("cuCtxGetLimit", limit=0))):
+        (tmp_path / "copy").touch()
+        page.set_motion(vgpu.index, Motion.CHANGE)
+        let_pass(LOOK_S)
+    with holding(tmp_path / "copy", lambda: None):
+        let_pass(BEAT_LOST_SECONDS)
+    wait_until(lambda: reading(vgpu).stage is Stage.STANDS, "it is on the other device")
+    page.set_motion(vgpu.index, Motion.NONE)
+    guest.finish("cuCtxGetLimit", slots[0])
+    assert words(guest, addresses) == [(0, 1), (2, 2)]
