@@ -176,6 +176,13 @@ bool fgw_context_is_released(struct fgw_worker *worker, const struct fgw_request
     return fixed->is_released != 0 && context && context->is_primary && context->fault == CUDA_SUCCESS;
 }
 
+bool fgw_context_is_primary(struct fgw_worker *worker, const struct fgw_request *request)
+{
+    const struct fgv_request_context_destroy *fixed = request->fixed;
+    const struct fgw_context *context = fgw_context_find(worker, fixed->handle);
+    return context && context->is_primary;
+}
+
 CUresult fgw_serve_context_destroy(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_context_destroy *fixed = request->fixed;

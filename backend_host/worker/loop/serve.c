@@ -37,6 +37,7 @@
 #include "parts/parts.h"
 #include "parts/state.h"
 #include "parts/take.h"
+#include "replay/replay.h"
 #include "track/behind.h"
 #include "track/ends.h"
 #include "track/gate.h"
@@ -90,6 +91,9 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
     _Alignas(8) uint8_t reply[FGW_REPLY_MAX_BYTES];
     memset(reply, 0, service->reply_bytes);
     response = fgw_answer_first(worker, service, request, response);
+    if (service->number == FGV_CALL_context_destroy && fgw_context_is_primary(worker, request)) {
+        fgw_replay_give_up(worker);
+    }
     struct fgw_stream *stream = NULL;
     if (service->cost != FGV_COST_NONE || keeps_place(service->number)) {
         uint64_t number = 0;

@@ -227,6 +227,9 @@ const char *fgw_ahead_round(struct fgw_ahead *ahead, struct fgw_worker *worker, 
     const char *why = NULL;
     uint64_t cursor = 0;
     for (bool is_some = true; is_some && !why;) {
+        if (atomic_load_explicit(ahead->is_given_up, memory_order_relaxed)) {
+            return "its context goes";
+        }
         const uint64_t before_bytes = *changed_bytes;
         fgw_span_lock();
         is_some = copy_next(ahead, worker, &cursor, changed_bytes, &why);

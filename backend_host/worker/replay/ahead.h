@@ -31,6 +31,7 @@ struct fgw_ahead {
     uint32_t nr, room;
     _Atomic uint64_t copied_bytes; /* for others to read meanwhile */
     struct fgw_ahead_compared *compared;
+    const _Atomic bool *is_given_up; /* by others, meanwhile: it outlives what is ahead, too */
 };
 
 /* In the context, which is current; `code` of what takes fingerprints. It says why not, NULL: it is begun. */

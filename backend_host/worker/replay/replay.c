@@ -48,6 +48,8 @@ struct fgw_replay {
     bool has_crossed;
     bool is_for_good; /* it goes by the other page */
     bool has_tried;   /* in this motion */
+    bool has_home;    /* the thread has a reference to the primary context of `from`; whoever changes it has the lock */
+    _Atomic bool is_given_up; /* that context is to go */
     CUdevice from;
     struct fgw_equals *equals;
     struct fgw_ahead ahead;
@@ -113,8 +115,34 @@ static const char *copy_ahead(struct fgw_replay *replay)
     return why;
 }
 
+/* The context that memory is copied in is current, and stays while the thread has it. */
+static const char *enter_home(struct fgw_replay *replay)
+{
+    CUcontext home = NULL;
+    pthread_mutex_lock(&replay->lock);
+    replay->has_home =
+        !replay->is_given_up && replay->driver.cuDevicePrimaryCtxRetain(&home, replay->from) == CUDA_SUCCESS;
+    pthread_mutex_unlock(&replay->lock);
+    replay->ahead.context = home;
+    replay->driver.cuCtxSetCurrent(home);
+    return home ? NULL : "its device gives no context";
+}
+
+static void leave_home(struct fgw_replay *replay)
+{
+    fgw_ahead_end(&replay->ahead);
+    replay->driver.cuCtxSetCurrent(NULL);
+    pthread_mutex_lock(&replay->lock);
+    if (replay->has_home) {
+        replay->driver.cuDevicePrimaryCtxRelease_v2(replay->from);
+        replay->has_home = false;
+        pthread_cond_broadcast(&replay->changed);
+    }
+    pthread_mutex_unlock(&replay->lock);
+}
+
 /* What a driver takes long for is done in a context of the other device, where no call of the program waits for it. */
-static const char *prepare(struct fgw_replay *replay, CUcontext home)
+static const char *prepare(struct fgw_replay *replay)
 {
     const char *why = fgw_equals_make(replay->equals, &replay->whole);
     if (why) {
@@ -123,15 +151,15 @@ static const char *prepare(struct fgw_replay *replay, CUcontext home)
     }
     replay->driver.cuCtxSetCurrent(fgw_equals_context(replay->equals));
     void *code = fgw_printer_compile(&replay->driver);
-    replay->driver.cuCtxSetCurrent(home);
-    why = fgw_ahead_begin(&replay->ahead, code);
+    why = enter_home(replay);
+    why = why ? why : fgw_ahead_begin(&replay->ahead, code);
     free(code);
     why = why ? why : copy_ahead(replay);
-    replay->bound = why ? FGW_BOUND_DEVICE : 0;
+    replay->bound = !why ? 0 : replay->is_given_up ? FGW_BOUND_OBJECTS : FGW_BOUND_DEVICE;
     return why;
 }
 
-static const char *follow(struct fgw_replay *replay, CUcontext home)
+static const char *follow(struct fgw_replay *replay)
 {
     uint64_t changed_bytes = 0;
     const char *why = fgw_ahead_round(&replay->ahead, replay->worker, &changed_bytes);
@@ -140,7 +168,7 @@ static const char *follow(struct fgw_replay *replay, CUcontext home)
         why = fgw_equals_follow(replay->equals, &replay->before, &replay->now);
         replay->bound = why ? FGW_BOUND_OBJECTS : 0;
     }
-    replay->driver.cuCtxSetCurrent(home);
+    replay->driver.cuCtxSetCurrent(replay->ahead.context);
     return why;
 }
 
@@ -153,23 +181,15 @@ static void tell(struct fgw_replay *replay, const char *why, enum state state)
 static void *run(void *argument)
 {
     struct fgw_replay *replay = argument;
-    const struct fgv_driver *driver = &replay->driver;
-    CUcontext home = NULL;
-    const CUresult result = driver->cuDevicePrimaryCtxRetain(&home, replay->from);
-    driver->cuCtxSetCurrent(home);
-    replay->ahead.context = home;
-    tell(replay, result == CUDA_SUCCESS ? prepare(replay, home) : "its device gives no context", COPIED);
+    tell(replay, prepare(replay), COPIED);
     enum state state = wait_out(replay, replay->why ? FAILED : COPIED);
     if (state == FOLLOWING) {
-        tell(replay, follow(replay, home), FOLLOWED);
+        tell(replay, follow(replay), FOLLOWED);
         wait_out(replay, replay->why ? FAILED : FOLLOWED);
     }
-    fgw_ahead_end(&replay->ahead);
+    leave_home(replay);
     fgw_equals_drop(replay->equals);
     replay->equals = NULL;
-    if (result == CUDA_SUCCESS) {
-        driver->cuDevicePrimaryCtxRelease_v2(replay->from);
-    }
     enter(replay, GONE);
     return NULL;
 }
@@ -227,10 +247,13 @@ static void begin(struct fgw_worker *worker)
         return;
     }
     replay->worker = worker;
-    replay->is_for_good = false;
+    replay->is_for_good = replay->is_given_up = false;
     replay->from = worker->device;
-    replay->ahead =
-        (struct fgw_ahead){.driver = &replay->driver, .from = worker->device, .to = to, .compared = &replay->compared};
+    replay->ahead = (struct fgw_ahead){.driver = &replay->driver,
+                                       .from = worker->device,
+                                       .to = to,
+                                       .compared = &replay->compared,
+                                       .is_given_up = &replay->is_given_up};
     replay->equals = fgw_equals_new(worker, &replay->driver, to);
     fgw_ways_renew(worker, false);
     replay->state = COPYING;
@@ -326,6 +349,30 @@ static void cross(struct fgw_worker *worker)
     keep_event_times(worker, replay, replay->mark);
     replay->mark = fgw_event_time_go_by(mark);
     replay->has_crossed = true;
+}
+
+void fgw_replay_give_up(struct fgw_worker *worker)
+{
+    struct fgw_replay *replay = worker->replay;
+    if (state_of(replay) == AWAY) {
+        return;
+    }
+    pthread_mutex_lock(&replay->lock);
+    replay->is_given_up = true;
+    while (replay->has_home && replay->state == COPYING) {
+        pthread_cond_wait(&replay->changed, &replay->lock);
+    }
+    const bool has_home = replay->has_home;
+    pthread_mutex_unlock(&replay->lock);
+    if (has_home && (state_of(replay) == COPIED || state_of(replay) == FAILED)) {
+        refuse(replay, FGW_BOUND_OBJECTS, "its context goes");
+        enter(replay, DROPPING);
+    }
+    pthread_mutex_lock(&replay->lock);
+    while (replay->has_home) {
+        pthread_cond_wait(&replay->changed, &replay->lock);
+    }
+    pthread_mutex_unlock(&replay->lock);
 }
 
 void fgw_replay_undo(struct fgw_worker *worker)

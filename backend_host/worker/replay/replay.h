@@ -24,6 +24,8 @@ bool fgw_replay_is_active(const struct fgw_worker *worker);
 enum fgw_stage fgw_replay_stage(const struct fgw_worker *worker);
 /* Why it could not, FGW_BOUND_DEVICE or FGW_BOUND_OBJECTS, since it last began; 0: nothing is known against it. */
 uint32_t fgw_replay_bound(const struct fgw_worker *worker);
+/* The client's primary context is about to go: the thread lets go of it, and the change comes to nothing. */
+void fgw_replay_give_up(struct fgw_worker *worker);
 /* It is on the other device for good: what was before goes. */
 void fgw_replay_settle(struct fgw_worker *worker);
 /* It stays where it was, if it has left. */

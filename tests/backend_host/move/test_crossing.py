@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from backend_host.device.readings import Motion, Stage
+from backend_host.device.readings import Bound, Motion, Stage
 from backend_host.devices import Device
+from backend_host.entitlement import Entitlement
 from backend_host.move import by_replay
 from backend_host.move.journey import called
 from backend_host.vgpu import VGpu
 from ivshmem.region import BEAT_LOST_SECONDS
 from tests.backend_host.move.travel import Travel, reading, travelling
-from tests.backend_host.test_swap import allocate, filled, words
+from tests.backend_host.test_swap import DEVICE, allocate, filled, numbered, words
 from tests.backend_host.test_worker_parts import BOXES, LARGE, PERSISTENT
-from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, ROOT, Guest, kernel_image
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, ROOT, Guest, kernel_image
 from tests.backend_host.worker_harness import SOFTGPU
 from tests.end_to_end.host import wait_until
 
@@ -47,6 +48,14 @@ again:
     ret;
 }
 """
+LARGE_VARIABLE = """
+.version 7.0
+.target sm_70
+.address_size 64
+.global .align 4 .b8 large[268435456];
+"""
+BLOCK = 64 << 20
+OTHER = 0x41_00000001_000005
 LONG_NS = 5_000_000
 NR_LAUNCHES = 2
 LOOK_S = 0.05
@@ -166,3 +175,37 @@ def test_a_pause_longer_than_a_lost_beat_ends_nobody(held: Travel, tmp_path: Pat
     page.set_motion(vgpu.index, Motion.NONE)
     guest.finish("cuCtxGetLimit", slots[0])
     assert words(guest, addresses) == [(0, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("nr_blocks", [1, 6], ids=["copied", "copying"])
+def test_a_context_that_goes_meanwhile_leaves_nothing_that_is_not_counted(fast: Travel, nr_blocks: int) -> None:
+    """The driver frees nothing of it as long as somebody has a reference."""
+    vgpu = fast.opened()
+    looker, guest = fast.program(fast.opened("looker", Entitlement(gpu="0"))), fast.program(vgpu)
+    guest.ok("context_create", context=0, handle=OTHER, is_primary=0)
+    guest.context = OTHER
+    addresses = filled(guest, nr_blocks, BLOCK)
+
+    def used() -> int:
+        """By the driver, of what is not counted."""
+        taken = DEVICE - int(looker.ok("cuMemGetInfo_v2").free)
+        return taken - sum(each.memory_bytes for each in fast.gpus[0].page.vgpus())
+
+    before = used()
+    page, [worker] = vgpu.gpu.page, vgpu.caretaker.workers()
+    page.set_motion_device(worker.slot, 1)
+    page.set_motion(vgpu.index, Motion.COPY)
+    wait_until(lambda: reading(vgpu).ahead_bytes > 0, "it copies")
+    if nr_blocks == 1:
+        wait_until(lambda: reading(vgpu).stage is Stage.PREPARED, "it is ready")
+    for _ in range(3):
+        guest.context = PRIMARY
+        assert guest.load(kernel_image(LARGE_VARIABLE)).result == 0
+        guest.ok("context_destroy", context=0, handle=PRIMARY, is_released=1)
+        guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
+        assert used() <= before
+    wait_until(lambda: bool(reading(vgpu).bound & Bound.OBJECTS), "the change has come to nothing")
+    page.set_motion(vgpu.index, Motion.NONE)
+    wait_until(lambda: reading(vgpu).stage is Stage.RUNS, "nothing is left of it")
+    guest.context = OTHER
+    assert words(guest, addresses, BLOCK) == numbered(nr_blocks)
