@@ -59,7 +59,7 @@ static uint32_t place_of(const struct fgw_ahead *ahead, uint64_t address)
     return low;
 }
 
-static void unmake(const struct fgw_ahead *ahead, struct fgw_ahead_piece *piece)
+static void unmake(struct fgw_ahead *ahead, struct fgw_ahead_piece *piece)
 {
     const struct fgv_driver *driver = ahead->driver;
     if (piece->window != 0) {
@@ -68,6 +68,7 @@ static void unmake(const struct fgw_ahead *ahead, struct fgw_ahead_piece *piece)
     }
     if (piece->memory != 0) {
         driver->cuMemRelease(piece->memory);
+        ahead->bytes -= piece->bytes;
     }
     free(piece->prints);
     *piece = (struct fgw_ahead_piece){0};
@@ -96,7 +97,7 @@ static CUresult map_window(const struct fgw_ahead *ahead, struct fgw_ahead_piece
     return driver->cuMemSetAccess(window, piece->bytes, access, 2);
 }
 
-static const char *make(const struct fgw_ahead *ahead, struct fgw_ahead_piece *piece)
+static const char *make(struct fgw_ahead *ahead, struct fgw_ahead_piece *piece)
 {
     const CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                           .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ahead->to}};
@@ -105,17 +106,44 @@ static const char *make(const struct fgw_ahead *ahead, struct fgw_ahead_piece *p
         piece->memory = 0;
         return "the other device has no memory for what the program has";
     }
+    ahead->bytes += piece->bytes;
     return said(map_window(ahead, piece), "memory of the other device cannot be reached");
 }
 
-/* The piece for this extent. NULL: `why`. */
-static struct fgw_ahead_piece *piece_of(struct fgw_ahead *ahead, const struct fgw_range *extent, const char **why)
+static bool is_for(const struct fgw_ahead_piece *piece, const struct fgw_range *extent)
 {
-    const uint32_t place = place_of(ahead, extent->address);
+    return piece->address == extent->address && piece->bytes == extent->bytes;
+}
+
+/* Those go whose extents have gone. */
+static void sweep(struct fgw_ahead *ahead, const struct fgw_ranges *extents)
+{
+    uint32_t nr_left = 0;
+    for (uint32_t i = 0; i < ahead->nr; i++) {
+        const uint32_t after = fgw_ranges_after(extents, ahead->pieces[i].address);
+        if (after > 0 && is_for(&ahead->pieces[i], &extents->items[after - 1])) {
+            ahead->pieces[nr_left++] = ahead->pieces[i];
+        } else {
+            unmake(ahead, &ahead->pieces[i]);
+        }
+    }
+    ahead->nr = nr_left;
+}
+
+/* The piece for this extent. NULL: `why`. */
+static struct fgw_ahead_piece *piece_of(struct fgw_ahead *ahead, const struct fgw_worker *worker,
+                                        const struct fgw_range *extent, const char **why)
+{
+    uint32_t place = place_of(ahead, extent->address);
     struct fgw_ahead_piece *found = place < ahead->nr ? &ahead->pieces[place] : NULL;
     *why = NULL;
-    if (found && found->address == extent->address && found->bytes == extent->bytes) {
+    if (found && is_for(found, extent)) {
         return found;
+    }
+    if (ahead->bytes + extent->bytes > atomic_load_explicit(&worker->slot->resident_bytes, memory_order_relaxed)) {
+        sweep(ahead, &worker->calls->span.extents); /* there is never more on the other device than on this one */
+        place = place_of(ahead, extent->address);
+        found = place < ahead->nr ? &ahead->pieces[place] : NULL;
     }
     if (found && found->address == extent->address) {
         unmake(ahead, found);
@@ -210,7 +238,7 @@ static bool copy_next(struct fgw_ahead *ahead, struct fgw_worker *worker, uint64
         *why = "not all of its memory is on the device";
         return true;
     }
-    struct fgw_ahead_piece *piece = piece_of(ahead, &extent, why);
+    struct fgw_ahead_piece *piece = piece_of(ahead, worker, &extent, why);
     if (!piece) {
         return true;
     }

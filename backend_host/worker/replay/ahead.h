@@ -29,6 +29,7 @@ struct fgw_ahead {
     struct fgw_printer printer;
     struct fgw_ahead_piece *pieces; /* by address */
     uint32_t nr, room;
+    uint64_t bytes;                /* of their memory */
     _Atomic uint64_t copied_bytes; /* for others to read meanwhile */
     struct fgw_ahead_compared *compared;
     const _Atomic bool *is_given_up; /* by others, meanwhile: it outlives what is ahead, too */

@@ -18,7 +18,7 @@ from backend_host.move.journey import called
 from backend_host.vgpu import VGpu
 from ivshmem.region import BEAT_LOST_SECONDS
 from tests.backend_host.move.travel import Travel, reading, travelling
-from tests.backend_host.test_swap import DEVICE, allocate, filled, numbered, words
+from tests.backend_host.test_swap import DEVICE, STEP, allocate, filled, numbered, words
 from tests.backend_host.test_worker_parts import BOXES, LARGE, PERSISTENT
 from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, ROOT, Guest, kernel_image
 from tests.backend_host.worker_harness import SOFTGPU
@@ -209,3 +209,25 @@ def test_a_context_that_goes_meanwhile_leaves_nothing_that_is_not_counted(fast: 
     wait_until(lambda: reading(vgpu).stage is Stage.RUNS, "nothing is left of it")
     guest.context = OTHER
     assert words(guest, addresses, BLOCK) == numbered(nr_blocks)
+
+
+def test_what_was_freed_meanwhile_takes_nothing_on_the_other_device(fast: Travel) -> None:
+    """What comes in its place fits none of the holes, and so has other addresses."""
+    vgpu = fast.opened(entitlement=Entitlement(gpu="0"))
+    looker, guest = fast.program(fast.opened("looker", Entitlement(gpu="1"), gpu=1)), fast.program(vgpu)
+    before = int(looker.ok("cuMemGetInfo_v2").free)
+    page, [worker] = vgpu.gpu.page, vgpu.caretaker.workers()
+    addresses = filled(guest, 2, BLOCK)
+    page.set_motion_device(worker.slot, 1)
+    page.set_motion(vgpu.index, Motion.COPY)
+    wait_until(lambda: reading(vgpu).stage is Stage.PREPARED, "it is ready")
+    pin = allocate(guest, STEP)
+    for address in addresses:
+        guest.ok("cuMemFree_v2", dptr=address)
+    addresses = filled(guest, 2, 2 * BLOCK + STEP)
+    page.set_motion(vgpu.index, Motion.CHANGE)
+    wait_until(lambda: reading(vgpu).stage is Stage.STANDS, "it is on the other device")
+    assert before - int(looker.ok("cuMemGetInfo_v2").free) <= reading(vgpu).resident_bytes
+    page.set_motion(vgpu.index, Motion.NONE)
+    assert words(guest, addresses, 2 * BLOCK + STEP) == numbered(2)
+    guest.ok("cuMemFree_v2", dptr=pin)
