@@ -8,6 +8,7 @@
 #include "calls/span.h"
 #include "calls/state.h"
 #include "client/ranges.h"
+#include "page/layout.h"
 #include "replay/ahead.h"
 
 #define MAX_RANGES 1024u
@@ -21,13 +22,15 @@ struct memory {
 };
 
 static struct fgw_calls calls;
-static struct fgw_worker worker = {.calls = &calls};
+static struct fgw_worker_slot slot;
+static struct fgw_worker worker = {.calls = &calls, .slot = &slot};
 static struct fgw_ranges mapped; /* whose owner is the handle */
 static struct fgw_print prints[FGW_MOST_PRINTS];
 static struct fgw_ahead_compared compared;
 static struct fgw_ahead ahead;
 static uint64_t last_window, nr_memories;
 static bool is_locked;
+static const _Atomic bool is_given_up;
 static void (*meanwhile)(void);
 
 /* ---- the devices ---- */
@@ -207,7 +210,7 @@ bool begin(void (*asked)(void))
 {
     meanwhile = asked;
     last_window = WINDOWS;
-    ahead = (struct fgw_ahead){.driver = &driver, .to = 1, .compared = &compared};
+    ahead = (struct fgw_ahead){.driver = &driver, .to = 1, .compared = &compared, .is_given_up = &is_given_up};
     return fgw_ahead_begin(&ahead, NULL) == NULL;
 }
 
@@ -221,11 +224,13 @@ void allocate(uint64_t address, uint64_t bytes)
         abort();
     }
     fgw_ranges_insert(&calls.span.extents, (struct fgw_range){.address = address, .bytes = bytes, .owner = handle});
+    slot.resident_bytes += bytes;
 }
 
 void release(uint64_t address)
 {
     struct fgw_range *extent = fgw_ranges_find(&calls.span.extents, address);
+    slot.resident_bytes -= extent->bytes;
     unmap(address, extent->bytes);
     release_memory(extent->owner);
     fgw_ranges_erase(&calls.span.extents, extent);

@@ -2,7 +2,6 @@
 
 import contextlib
 import struct
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,11 +16,11 @@ from backend_host.move import by_replay
 from backend_host.move.journey import called
 from backend_host.vgpu import VGpu
 from ivshmem.region import BEAT_LOST_SECONDS
+from tests.backend_host.between import build_between
 from tests.backend_host.move.travel import Travel, reading, travelling
 from tests.backend_host.test_swap import DEVICE, STEP, allocate, filled, numbered, words
 from tests.backend_host.test_worker_parts import BOXES, LARGE, PERSISTENT
-from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, ROOT, Guest, kernel_image
-from tests.backend_host.worker_harness import SOFTGPU
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, Guest, kernel_image
 from tests.end_to_end.host import wait_until
 
 PTX = """
@@ -64,11 +63,7 @@ LOOK_S = 0.05
 
 @pytest.fixture(scope="module")
 def held_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("held_calls") / "libcuda_held.so"
-    source = Path(__file__).with_name("held_calls.c")
-    command = ["cc", "-shared", "-fPIC", f"-I{ROOT / 'cuda_api' / 'include'}", str(source), "-Wl,--no-as-needed"]
-    subprocess.run([*command, str(SOFTGPU), f"-Wl,-rpath,{SOFTGPU.parent}", "-o", str(built)], check=True)
-    return built
+    return build_between("held_calls", tmp_path_factory.mktemp("held_calls"))
 
 
 @pytest.fixture
