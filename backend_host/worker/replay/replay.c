@@ -247,7 +247,8 @@ static void begin(struct fgw_worker *worker)
         return;
     }
     replay->worker = worker;
-    replay->is_for_good = replay->is_given_up = false;
+    replay->is_for_good = false;
+    replay->is_given_up = false;
     replay->from = worker->device;
     replay->ahead = (struct fgw_ahead){.driver = &replay->driver,
                                        .from = worker->device,
