@@ -43,7 +43,8 @@ def announced(devices: Sequence[Device]) -> Iterator[None]:
 def servers(device: Device) -> list[int]:
     """Processes of daemons that serve it, this one left out."""
     start = f"@{device_name(device)}/"
-    names = (line.rpartition(" ")[2] for line in Path("/proc/net/unix").read_text().splitlines())
+    sockets = Path("/proc/net/unix").read_text(errors="replace")  # names are any bytes, as whoever made them likes
+    names = (line.rpartition(" ")[2] for line in sockets.split("\n"))
     pids = {int(pid) for name in names if name.startswith(start) and (pid := name.removeprefix(start)).isdecimal()}
     return sorted(pids - {os.getpid()})
 

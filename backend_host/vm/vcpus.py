@@ -46,7 +46,7 @@ def vcpu_threads(process: Path) -> tuple[int, ...]:
         return ()
     for task in tasks:
         try:
-            match = _NAME.fullmatch((task / "comm").read_text().rstrip("\n"))
+            match = _NAME.fullmatch((task / "comm").read_text(errors="replace").rstrip("\n"))
         except OSError:
             continue  # a thread that has ended
         if match is not None and int(match[1]) < _MAX_VCPUS:

@@ -278,7 +278,8 @@ def _leave_for_leaf(folder: Path) -> Path:
 
 def mounts() -> Iterator[tuple[str, Path, Sequence[str]]]:
     """Kind, folder and options of each cgroup file system."""
-    for line in _MOUNTS.read_text().splitlines():
+    text = _MOUNTS.read_text(errors="surrogateescape")  # any user may mount, and folders have names of any bytes
+    for line in text.removesuffix("\n").split("\n"):
         place, _, rest = line.partition(" - ")
         kind, _, options = rest.split(" ")[:3]
         if kind in ("cgroup", "cgroup2"):

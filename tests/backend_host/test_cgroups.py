@@ -253,6 +253,15 @@ def test_a_tree_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tm
     assert not list(tmp_path.glob(f"{OURS}*"))
 
 
+def test_folders_that_others_mount_on_have_names_of_any_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    others = [b"/tmp/\xff", b"/tmp/a\x0bb", b"/tmp/a\xc2\x85b"]
+    lines = [b"30 20 0:26 / %s rw shared:4 - fuse fuse rw\n" % folder for folder in others]
+    mounts.write_bytes(b"".join([*lines, b"31 20 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"]))
+    monkeypatch.setattr(cgroups, "_MOUNTS", mounts)
+    assert list(cgroups.mounts()) == [("cgroup2", Path("/sys/fs/cgroup"), ["rw"])]
+
+
 class _NoRoom(Version1):
     """Groups that are folders, whose limits cannot be set while there is no room."""
 

@@ -187,6 +187,25 @@ def test_vcpus_are_found_by_their_names(emulator: QemuThreads) -> None:
     assert vcpu_threads(Path("/proc/self")) == ()
 
 
+def test_a_process_of_others_may_have_threads_of_any_name() -> None:
+    named = threading.Event()
+    may_end = threading.Event()
+
+    def run() -> None:
+        Path("/proc/thread-self/comm").write_bytes(b"CPU \xff/KVM")
+        named.set()
+        may_end.wait()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert named.wait(60)
+        assert vcpu_threads(Path("/proc/self")) == ()
+    finally:
+        may_end.set()
+        thread.join()
+
+
 def test_who_waits_is_boosted_for_a_bounded_time(
     page: ControlPage, coscheduler: Coscheduler, emulator: QemuThreads, boost: Boost, clock: Iterator[int]
 ) -> None:

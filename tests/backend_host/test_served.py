@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +62,14 @@ def test_several_may_serve_and_none_sees_itself(device: Device) -> None:
         check_free([device, cuda])
     with announced([device]):
         pass
+
+
+@pytest.mark.parametrize("name", [b"\0\xff", b"\xff", b"\0\x85@fairgv"])
+def test_names_of_others_may_be_any_bytes(
+    device: Device, name: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as others:
+        others.bind(name)
+        assert servers(device) == []
+        check_free([device])
