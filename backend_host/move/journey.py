@@ -38,12 +38,12 @@ class Journey:
         self.is_aborted = threading.Event()
 
     def check(self) -> None:
-        """Raises CannotError when it is to stay."""
-        if self.is_aborted.is_set():
-            raise CannotError("it was asked to stay")
+        """Raises CannotError when it is to stay. What fails is said first: whoever sees to that aborts the move."""
         for gpu in (self.origin.gpu, self.target):
             if gpu.failure is not None:
                 raise CannotError(f"GPU {gpu.number} has failed: {gpu.failure.reason}")
+        if self.is_aborted.is_set():
+            raise CannotError("it was asked to stay")
         if self.target.is_drained:
             raise CannotError(f"GPU {self.target.number} is {why_out(self.target)}")
 

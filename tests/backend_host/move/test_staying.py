@@ -15,6 +15,7 @@ from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.move import by_checkpoint, moving
 from backend_host.move.checkpointing import Outcome
+from backend_host.move.journey import CannotError, Journey
 from backend_host.move.moving import Move
 from backend_host.suspension import suspend
 from ivshmem.region import ClientState
@@ -298,6 +299,16 @@ def test_a_gpu_that_fails_before_it_changes(travel: Travel, number: int) -> None
     assert vgpu.gpu is travel.gpus[THERE], "it is housed there as any"
     travel.program(vgpu, 1).ok("cuCtxSynchronize")
     travel.gpus[HERE].page.vgpu_free(0)
+
+
+@pytest.mark.parametrize("number", [HERE, THERE])
+def test_a_failure_is_the_reason_though_its_end_is_asked_for_as_well(travel: Travel, number: int) -> None:
+    """As whoever sees to a failed Gpu's vGPUs does: the move may not have looked since."""
+    journey = Journey(travel.opened(), travel.gpus[THERE], travel.registry)
+    travel.gpus[number].ward.failure = LOST
+    journey.is_aborted.set()
+    with pytest.raises(CannotError, match=f"^GPU {number} has failed: {LOST.reason}$"):
+        journey.check()
 
 
 @pytest.mark.parametrize("number", [HERE, THERE])
