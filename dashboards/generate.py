@@ -62,7 +62,7 @@ def hosts() -> dict[str, Any]:
     panels = [
         *_compared(where),
         *(panel_of(metric, where, _ON_GPU) for metric in OF_DEVICES),
-        *(panel_of(metric, where, "{{instance}} {{space}}") for metric in OF_SPACES),
+        *(panel_of(metric, where, f"{_ON_GPU} {{{{space}}}}") for metric in OF_SPACES),
         *(panel_of(metric, where, "{{instance}}") for metric in OF_DAEMON),
     ]
     variables = [_variable("instance", "label_values(fairgv_build_info, instance)", is_many=True)]

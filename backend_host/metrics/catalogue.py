@@ -312,12 +312,12 @@ OF_SPACES: tuple[Metric, ...] = (
     _device(
         "space_gated_total",
         "counter",
-        "Launches of best effort there now that cannot give way and waited for rounds to end.",
+        "Launches of best effort that cannot give way and waited for rounds to end, those of vGPUs that have left included.",
         lambda space: space.nr_gated,
     ),
     _device("space_gated_seconds_total", "counter", "Time that they waited so.", lambda space: space.gated_ns / NS),
 )
-"""Of a SpaceStatistics each, and with the label space, its name."""
+"""Of a SpaceStatistics each, and with the labels gpu, its Gpu's number, and space, its name: two Gpus may each have one of a name."""
 
 
 def _restarts(daemon: DaemonStatistics) -> int:
@@ -346,7 +346,7 @@ OF_DAEMON: tuple[Metric, ...] = (
 OF_ALL: tuple[tuple[tuple[Metric, ...], tuple[str, ...]], ...] = (
     (OF_VGPUS, ("vgpu",)),
     (OF_DEVICES, ("gpu",)),
-    (OF_SPACES, ("space",)),
+    (OF_SPACES, ("gpu", "space")),
     (OF_DAEMON, ()),
 )
 """All of them, with the labels that tell things of a kind apart."""

@@ -35,7 +35,7 @@ def exposition(daemon: DaemonStatistics, version: str) -> bytes:
     """All metrics of what the daemon says of itself."""
     vgpus = [(labels(vgpu=vgpu.name), vgpu) for vgpu in daemon.vgpus]
     gpus = [(labels(gpu=str(gpu.number)), gpu) for gpu in daemon.gpus]
-    spaces = [(labels(space=space.name), space) for space in daemon.spaces]
+    spaces = [(labels(gpu=str(space.gpu_number), space=space.name), space) for space in daemon.spaces]
     told: tuple[Sequence[tuple[str, Any]], ...] = (vgpus, gpus, spaces, [("", daemon)])
     lines = [*_infos(daemon, version)]
     for (metrics, _), things in zip(OF_ALL, told, strict=True):

@@ -15,6 +15,7 @@ from backend_host.entitlement import BEST_EFFORT, CLASSES, CRITICAL, Entitlement
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.restart.records import SpaceRecord
 from backend_host.restart.store import Store
+from backend_host.space.gated import Gated, GatedBySpace
 from backend_host.space.setting import OFF, SpaceSettings
 from backend_host.space.space import Space
 from backend_host.walls.tenants import name_of
@@ -42,6 +43,7 @@ class Spaces:
         """Pages that workers of an earlier daemon have, by the names of their spaces."""
         self._ending: dict[str, Space] = {}
         """Those without members, by their names, until they have ended."""
+        self._gated = GatedBySpace()
         self._lock = threading.RLock()
 
     def check(self, entitlement: Entitlement, others: Mapping[str, Entitlement]) -> None:
@@ -98,8 +100,11 @@ class Spaces:
         """The counterpart of `join`: its workers have ended. A space without members ends later, so that nobody waits for that."""
         with self._lock:
             left = self._members.pop(vgpu, None)
-            if left is not None and not self.holds(left.space):
-                self._let_go(left.space)
+            if left is not None:
+                self._gated.leave(left.space, vgpu)
+                if not self.holds(left.space):
+                    self._gated.end(left.space)
+                    self._let_go(left.space)
             self._workers.set_pool(vgpu, None)
 
     def _let_go(self, name: str) -> None:
@@ -128,6 +133,12 @@ class Spaces:
                 (name, self._spaces.get(name), {vgpu: e for vgpu, e in self._members.items() if e.space == name})
                 for name in names
             ]
+
+    def gated(self, name: str, now: Mapping[int, Gated]) -> Gated:
+        """What waited at the gate of this space. `now`: what did of vGPUs of this Gpu, by their numbers."""
+        with self._lock:
+            members = {vgpu for vgpu, each in self._members.items() if each.space == name}
+            return self._gated.look(name, {vgpu: each for vgpu, each in now.items() if vgpu in members})
 
     def criticals(self) -> Mapping[int, Entitlement]:
         """The critical vGPUs, by their numbers, in a space or not."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from backend_host.device.gpu import Gpu
 from backend_host.entitlement import BEST_EFFORT, CRITICAL, FAIR
+from backend_host.space.gated import Gated
 from backend_host.space.spaces import TURNS
 from backend_host.statistics import SpaceStatistics, VGpuStatistics
 
@@ -11,6 +12,11 @@ from backend_host.statistics import SpaceStatistics, VGpuStatistics
 def space_statistics(gpu: Gpu, names: Mapping[int, str], vgpus: Iterable[VGpuStatistics]) -> Iterator[SpaceStatistics]:
     """Of each, by its name. `names`: of the vGPUs there, by their numbers; `vgpus`: of all Gpus."""
     totals = {each.name: each.totals for each in vgpus}
+    gated_now = {
+        vgpu: Gated(totals[each].nr_space_gated, totals[each].space_gated_ns)
+        for vgpu, each in names.items()
+        if each in totals
+    }
     for name, space, members in gpu.spaces.all():
         classed = {
             vgpu_class: tuple(
@@ -27,7 +33,7 @@ def space_statistics(gpu: Gpu, names: Mapping[int, str], vgpus: Iterable[VGpuSta
             if statistics is None or not statistics.nr_rounds
             else {"p50": statistics.slowdown_p50, "p95": statistics.slowdown_p95, "p99": statistics.slowdown_p99}
         )
-        gated = [totals[each] for each in classed[BEST_EFFORT] if each in totals]
+        gated = gpu.spaces.gated(name, gated_now)
         yield SpaceStatistics(
             name=name,
             gpu_number=gpu.number,
@@ -48,7 +54,7 @@ def space_statistics(gpu: Gpu, names: Mapping[int, str], vgpus: Iterable[VGpuSta
             search="" if told is None else told.name,
             why="" if told is None else told.why,
             is_settled=told is not None and told.is_settled,
-            nr_gated=sum(each.nr_space_gated for each in gated),
-            gated_ns=sum(each.space_gated_ns for each in gated),
+            nr_gated=gated.nr,
+            gated_ns=gated.ns,
             nr_faults=0 if space is None else space.nr_faults,
         )

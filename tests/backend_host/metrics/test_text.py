@@ -158,6 +158,12 @@ def test_a_space_is_told_of_by_its_name() -> None:
     assert of(series, "fairgv_space_split", space="web", of="blocks") == [7]
 
 
+def test_spaces_of_one_name_on_two_gpus_are_told_apart() -> None:
+    series = read(told(spaces=(SPACE, replace(SPACE, gpu_number=1, nr_rounds=7))))
+    assert of(series, "fairgv_space_rounds_total", gpu="0", space="web") == [200]
+    assert of(series, "fairgv_space_rounds_total", gpu="1", space="web") == [7]
+
+
 def test_of_a_space_without_rounds_only_what_there_is_is_told() -> None:
     series = read(told(spaces=(SpaceStatistics(name="web", gpu_number=0, way="turns"),)))
     names = {name for name, labels in series if ("space", "web") in labels}

@@ -6,8 +6,9 @@ import pytest
 
 from backend_host.device.control import ControlPage
 from backend_host.entitlement import Entitlement
-from backend_host.errors import RefusedError
+from backend_host.errors import FairGVError, RefusedError
 from backend_host.restart.store import Store
+from backend_host.space.gated import Gated
 from backend_host.space.setting import SpaceSettings
 from backend_host.space.spaces import Spaces
 from backend_host.space.together import Together
@@ -82,3 +83,25 @@ def test_who_leaves_is_in_it_no_more() -> None:
     found.leave(7)
     assert found.all() == []
     assert not found.holds("web")
+
+
+
+
+def test_what_waited_at_the_gate_does_not_fall() -> None:
+    """Though who waited leaves, is another class, or is told of no more while it ends; a space that begins anew begins with nothing."""
+    found = spaces(Played())
+    for vgpu in range(2):
+        found.join(vgpu, BEST_EFFORT)
+    found.join(2, Entitlement(space="mail"))
+    assert found.gated("web", {0: Gated(3, 30), 1: Gated(2, 20), 2: Gated(9, 90)}) == (5, 50)
+    found.change(1, Entitlement(space="web"))
+    assert found.gated("web", {0: Gated(4, 40)}) == (6, 60)
+    found.leave(1)
+    assert found.gated("web", {0: Gated(4, 40), 1: Gated(7, 70)}) == (6, 60), "1 is elsewhere"
+    found.join(1, BEST_EFFORT)
+    assert found.gated("web", {0: Gated(4, 40), 1: Gated(1, 10)}) == (7, 70)
+    for vgpu in range(2):
+        found.leave(vgpu)
+    found.join(0, BEST_EFFORT)
+    assert found.gated("web", {}) == (0, 0)
+    assert found.gated("mail", {2: Gated(9, 90)}) == (9, 90)
