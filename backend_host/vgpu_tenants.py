@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from backend_host.vgpu import VGpu
-from backend_host.walls.tenants import name_of
+from backend_host.walls.tenants import name_of_space
 
 
 def pids_by_tenant(vgpus: Iterable[VGpu]) -> Mapping[str, list[int]]:
@@ -12,6 +12,6 @@ def pids_by_tenant(vgpus: Iterable[VGpu]) -> Mapping[str, list[int]]:
     for vgpu in vgpus:
         for worker in vgpu.caretaker.workers():
             is_of_space = worker.shared is not None
-            tenant = name_of("space", vgpu.entitlement.space, 0) if is_of_space else vgpu.caretaker.tenant
+            tenant = name_of_space(vgpu.gpu.number, vgpu.entitlement.space) if is_of_space else vgpu.caretaker.tenant
             found.setdefault(tenant, []).append(worker.process.pid)
     return found

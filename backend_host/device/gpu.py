@@ -284,7 +284,7 @@ def place(
     nothing fits.
     """
     asked = [find(gpus, entitlement.gpu)] if entitlement.gpu else gpus
-    asked = _with_space(asked, gpus, entitlement, known)
+    asked = _with_space(asked, gpus, entitlement)
     candidates = []
     for gpu in asked:
         there = others(gpu)
@@ -314,12 +314,10 @@ def place(
     return chosen, chosen.page.vgpu_take(entitlement.quota_bytes)
 
 
-def _with_space(
-    asked: Sequence[Gpu], gpus: Sequence[Gpu], entitlement: Entitlement, known: Callable[[Gpu], Known]
-) -> Sequence[Gpu]:
-    """Those on which a vGPU is together with the others of its space: the one where they are, if that takes any. RefusedError where another
-    one was asked for."""
-    there = [gpu for gpu in gpus if entitlement.space and gpu.spaces.holds(entitlement.space) and not known(gpu)[1]]
+def _with_space(asked: Sequence[Gpu], gpus: Sequence[Gpu], entitlement: Entitlement) -> Sequence[Gpu]:
+    """Those on which a vGPU is together with the others of its space: the one where they are, whether that takes any or not, unless it has
+    failed, as they leave it then. RefusedError where another one was asked for."""
+    there = [gpu for gpu in gpus if entitlement.space and gpu.failure is None and gpu.spaces.holds(entitlement.space)]
     if not there:
         return asked
     if there[0] not in asked:

@@ -18,7 +18,7 @@ from backend_host.restart.store import Store
 from backend_host.space.gated import Gated, GatedBySpace
 from backend_host.space.setting import OFF, SpaceSettings
 from backend_host.space.space import Space
-from backend_host.walls.tenants import name_of
+from backend_host.walls.tenants import name_of_space
 from backend_host.worker_start import WorkerStart
 from backend_host.workers import Workers
 
@@ -174,7 +174,7 @@ class Spaces:
             return space
         taken = {each.number for each in self._spaces.values()}
         number = next((number for number in range(1, MAX_VGPUS) if number not in taken), 0)
-        tenant = name_of("space", name, 0)
+        tenant = name_of_space(self._gpu, name)
         try:
             uid = self._start.tenants.take(tenant).uid if self._start.tenants is not None else 0
             space = Space(

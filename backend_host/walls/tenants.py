@@ -46,6 +46,11 @@ def name_of(kind: str, name: str, uid: int) -> str:
     return tenant if _NAME.fullmatch(tenant) else f"digest-{hashlib.sha256(name.encode()).hexdigest()}"
 
 
+def name_of_space(gpu: int, name: str) -> str:
+    """Of the tenant of a space on this Gpu. Another Gpu may have one of the same name, and what is its user's is ended with it."""
+    return name_of("space", f"{gpu}-{name}", 0)
+
+
 class Tenants:
     """All tenants of the folder that the settings name. Thread-safe, also among daemons."""
 

@@ -11,10 +11,12 @@ from backend_host.worker._worker import lib
 
 from backend_host.config import Config
 from backend_host.device.control import MAX_VGPUS
+from backend_host.device.failure import Failure
 from backend_host.device.gpu import Gpu, find, place, serving
 from backend_host.devices import Device, probe
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
+from backend_host.space import space as space_module
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
 from scheduler.placement import Known
@@ -139,6 +141,30 @@ def test_a_vgpu_goes_where_the_least_weight_is(registry: VGpuRegistry) -> None:
     registry.change(vgpus[1].name, {"weight": 100})
     assert opened(registry, Entitlement(9)).gpu.number == 0
     assert opened(registry).gpu.number == 2, "a weight that was changed counts"
+
+
+def test_nobody_joins_a_space_on_a_gpu_that_takes_no_vgpu(
+    devices: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere there would be two of its name. Those of a Gpu that has failed go where the first of them goes."""
+    monkeypatch.setattr(space_module, "_ATTEMPTS", 1)
+    monkeypatch.setattr(space_module, "_BETWEEN_S", 0.0)
+    config = Config(state_dir=tmp_path, nr_warm_workers=0, space="mps")
+    with contextlib.ExitStack() as stack:
+        gpus = [
+            stack.enter_context(serving(number, dataclasses.replace(device, path="none"), config, frozenset(), None))
+            for number, device in enumerate(devices)
+        ]
+        registry = VGpuRegistry(gpus, TABLE_HASH)
+        stack.callback(registry.remove_all)
+        first = opened(registry, Entitlement(space="web"))
+        assert first.gpu is gpus[0]
+        gpus[0].is_drained = True
+        with pytest.raises(RefusedError, match=r"^GPU 0 is drained \(until fairgv-host undrain 0\)$"):
+            opened(registry, Entitlement(space="web"))
+        assert [gpu.spaces.holds("web") for gpu in gpus] == [True, False, False]
+        gpus[0].ward.failure = Failure("Xid 79")
+        assert [opened(registry, Entitlement(space="web")).gpu for _ in range(2)] == [gpus[1]] * 2
 
 
 def test_a_vgpu_goes_where_it_is_asked_for(registry: VGpuRegistry, gpus: list[Gpu]) -> None:

@@ -1,5 +1,6 @@
 """Who is in which space of a Gpu: what is refused, and where its workers come from and the page has it if its vGPUs take turns."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -84,6 +85,26 @@ def test_who_leaves_is_in_it_no_more() -> None:
     assert found.all() == []
     assert not found.holds("web")
 
+
+def test_spaces_of_one_name_on_two_gpus_are_of_two_users() -> None:
+    """The end of one ends all of MPS that is its user's."""
+    tenants: list[str] = []
+    uids: list[int] = []
+
+    def take(tenant: str) -> SimpleNamespace:
+        tenants.append(tenant)
+        return SimpleNamespace(uid=1000 + tenants.index(tenant))
+
+    def make(name: str, uid: int) -> Together:
+        uids.append(uid)
+        raise FairGVError("that is enough")
+
+    start = cast(WorkerStart, SimpleNamespace(tenants=SimpleNamespace(take=take)))
+    for gpu in (0, 1, 0):
+        played = Played()
+        page, workers = cast(ControlPage, played), cast(Workers, played)
+        Spaces(gpu, page, workers, start, SpaceSettings("mps", "", make, 1), Store()).join(0, CRITICAL)
+    assert uids == [1000, 1001, 1000]
 
 
 
