@@ -6,15 +6,19 @@ import signal
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from backend_host.worker._worker import lib
 
 from backend_host.device.readings import WorkerReading
 from backend_host.space.own_client import OwnClient
+from tests.backend_host.between import build_between
+from tests.backend_host.grantees import attach
 from tests.backend_host.test_space_page import BEST_EFFORT, CRITICAL, FAIR, split
 from tests.backend_host.test_worker_order import LATE, NS_PER_S, PTX, Kernels
-from tests.backend_host.worker_guest import MODULE, kernel_image, make_region
+from tests.backend_host.worker_guest import MODULE, PRIMARY, kernel_image, make_region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served, tenant_of
 from tests.end_to_end.host import wait_until
 
@@ -54,12 +58,16 @@ Make = Callable[[int, int], One]
 
 
 @pytest.fixture
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """A vGPU of this class in the space with this number. Their workers are of one of the device's, and share its page if told so."""
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    """A vGPU of this class in the space with this number. Their workers are of one of the device's, and share its page if told so, also with a
+    library in between."""
+    way = getattr(request, "param", "")
+    tmp_path.chmod(0o755)  # what the device's own process opens it as
+    library = build_between(way, tmp_path) if way == "gone_streams" else SOFTGPU
     with contextlib.ExitStack() as stack:
-        host = stack.enter_context(contextlib.closing(Host(SOFTGPU, {"FAIRGV_SOFTGPU_SPACE": "tests"})))
+        host = stack.enter_context(contextlib.closing(Host(library, {"FAIRGV_SOFTGPU_SPACE": "tests"})))
         changes: dict[str, Any] = {}
-        if getattr(request, "param", "") == "page":
+        if way in ("page", "gone_streams"):
             client = OwnClient(replace(host.worker_start, tenant=tenant_of(0)))
             stack.callback(client.end)
             page = client.make()
@@ -194,6 +202,32 @@ def test_best_effort_makes_room_for_rounds_and_takes_it_back(make: Make, asked: 
     assert splits == {asked, WHOLE}, "one in fifty has all of the device"
     assert best.kernels.value() == 7, "all of its blocks have run"
     assert best.reading().nr_sliced == 1
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_room_is_given_back_before_the_last_context_goes(make: Make) -> None:
+    """Nobody could do it afterwards, while the program goes on without one."""
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    critical.served.host.control.set_split(critical.served.vgpu, WHOLE)
+    critical.kernels.late(1)
+    critical.served.guest.ok("context_destroy", handle=PRIMARY)  # waits for the round, and the room stands behind it
+    best.served.guest.launch(LATE, struct.pack("<QQI", best.kernels.address, 1, 7), grid=GRID)
+    assert best.kernels.value() == 7
+    assert best.reading().nr_sliced == 1
+
+
+@pytest.mark.parametrize("make", ["gone_streams"], indirect=True)
+def test_no_stream_is_used_that_went_with_its_context(make: Make) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    critical.served.host.control.set_split(critical.served.vgpu, split(4, 1))
+    critical.runs(1)
+    guest, control = critical.served.guest, critical.served.host.control
+    _, grantee = attach(control, best.served.vgpu)
+    wait_until(lambda: lib.fgw_space_asked_split(grantee) == 0, "the room was given back")
+    guest.ok("context_destroy", handle=PRIMARY)
+    guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
+    Kernels(guest, first_handle=8).late(2, ns=1)
+    assert guest.call("cuCtxSynchronize").result == 0, "its worker lives"
 
 
 COOPERATIVE = 1

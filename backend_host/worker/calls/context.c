@@ -27,6 +27,7 @@
 #include "parts/lane.h"
 #include "parts/variant.h"
 #include "track/ends.h"
+#include "turn/round.h"
 
 /* Those scheduling flags say how a thread of the program waits in the driver; the worker never waits there. */
 #define PASSED_FLAGS (CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS)
@@ -134,6 +135,7 @@ CUresult fgw_serve_context_create(struct fgw_worker *worker, const struct fgw_re
 CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *context)
 {
     fgw_context_make_current(worker, context);
+    fgw_round_context_ends(worker, context);
     fgw_memory_unpin(worker, context);
     fgw_host_let_go(worker, context);
     fgw_stream_drop_context(worker, context);

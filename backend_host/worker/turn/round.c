@@ -163,6 +163,18 @@ uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns)
     return now_ns < due_ns ? due_ns - now_ns : 0;
 }
 
+void fgw_round_context_ends(struct fgw_worker *worker, const struct fgw_context *context)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    if (rounds->split != 0 && fgw_context_count(worker) == 1) {
+        take_back(worker);
+    }
+    if (rounds->taken_back_on && rounds->taken_back_on == context->side_stream) {
+        worker->driver.cuStreamSynchronize(context->side_stream); /* nothing there waits for work of the program's */
+        rounds->taken_back_on = NULL;
+    }
+}
+
 void fgw_round_end(struct fgw_worker *worker)
 {
     if (worker->turn->rounds.split != 0) {

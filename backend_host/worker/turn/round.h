@@ -16,6 +16,7 @@
 
 #include "turn/state.h"
 
+struct fgw_context;
 struct fgw_request;
 struct fgw_stream;
 
@@ -27,6 +28,8 @@ void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, cons
 void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns);
 /* Gives how long until the word is to be taken back; UINT64_MAX: it is not. */
 uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns);
+/* This context, the current one, is about to be destroyed: without any nobody could take the word back. */
+void fgw_round_context_ends(struct fgw_worker *worker, const struct fgw_context *context);
 /* The program is at its end. */
 void fgw_round_end(struct fgw_worker *worker);
 
