@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from backend_host import channels
 from backend_host.device.control import ControlPageFullError
-from backend_host.device.readings import WorkerReading
+from backend_host.device.readings import WorkerReading, WorkerState
 from backend_host.errors import FairGVError
 from backend_host.pools import Pool
 from backend_host.space.own_client import GONE, SILENT, ClientError, OwnClient
@@ -72,11 +72,12 @@ class Space:
         page: int = -1,
         after: threading.Event | None = None,
         ended: Callable[["Space"], None] = lambda _: None,
+        asks: Callable[[int], bool] = lambda _: True,
     ) -> None:
         """`number`: in the control page, 0: it has no place there. `start`: as its workers begin, but for what has them together. `keep`: is
         given each new page. `gave_up`: is called when its members take turns from now on. `page`: one that workers have already, whose
         descriptor it takes over. `after`: the end of another of this name, which it waits for. `ended`: is called when nothing of it
-        is left."""
+        is left. `asks`: whether workers of the vGPU with this number ask for room by the split word."""
         self.name, self.number, self.together = name, number, together
         start = _start_of(start, together)
         low = replace(start, environment={**start.environment, **LOW})
@@ -91,7 +92,7 @@ class Space:
         self.is_over = threading.Event()
         """Nothing of it is left, nor of the one before."""
         self._start, self._workers, self._keep, self._gave_up = start, workers, keep, gave_up
-        self._after, self._ended = after, ended
+        self._after, self._ended, self._asks = after, ended, asks
         self._page, self._page_lock = page, threading.Lock()
         self._client: OwnClient | None = None
         self._asked: queue.SimpleQueue[_Look | None] = queue.SimpleQueue()
@@ -173,16 +174,16 @@ class Space:
         worker.kill()
 
     def ended(self, status: int, last: WorkerReading | None) -> None:
-        """See Shared."""
-        if status or (last is not None and last.last_error in STICKY):
-            self.look()
-        if not self._has_critical():
-            self._asked.put(_Look(clears=True))
+        """See Shared. One that ends in order has given back the room that it asked for. What is given back in another's place is room that
+        rounds of a second program of its vGPU may have, until that asks again."""
+        if not status and (last is None or last.last_error not in STICKY):
+            return
+        self.look()
+        if last is not None and last.state is not WorkerState.WARM and self._asks(last.vgpu):
+            self._give_room_back()
 
-    def _has_critical(self) -> bool:
-        """Whether a program has a worker that may ask for room by the split word."""
-        first = self.pools[0]
-        return self._workers.nr_of([first]) > len(first.warm)
+    def _give_room_back(self) -> None:
+        self._asked.put(_Look(clears=True))
 
     def look(self) -> None:
         """Something may be wrong: asks for a sign of life. Returns at once."""
@@ -242,8 +243,7 @@ class Space:
         self._begin(keeps_page=error == GONE)
 
     def _clear(self) -> None:
-        """A worker that has ended took its room back, or left that to us."""
-        if self._client is not None and not self._has_critical():
+        if self._client is not None:
             try:
                 self._client.clear()
             except ClientError as error:
@@ -283,6 +283,7 @@ class Space:
         if keeps_page and self._page >= 0:
             try:
                 self._client.take(self._page)
+                self._give_room_back()  # who asked for it may have died while nobody saw to that
                 return
             except ClientError as error:
                 log.warning("the space %s gets another page: %s", self.name, error)

@@ -183,6 +183,7 @@ class Spaces:
                 page=self._recalled.pop(name, -1),
                 after=before.is_over if (before := self._ending.get(name)) is not None else None,
                 ended=self._has_ended,
+                asks=self._asks,
             )
         except (FairGVError, OSError) as error:
             log.error("the vGPUs of the space %s take turns: %s", name, error)
@@ -200,6 +201,12 @@ class Spaces:
         with self._lock:
             if self._ending.get(space.name) is space:
                 del self._ending[space.name]
+
+    def _asks(self, vgpu: int) -> bool:
+        """From any thread: whether one asks best effort for room, or did, as far as is known of one that has left."""
+        with self._lock:
+            entitlement = self._members.get(vgpu)
+            return entitlement is None or entitlement.vgpu_class == CRITICAL
 
     def _unseat(self, name: str) -> None:
         """From a space's thread: its members take turns from now on."""

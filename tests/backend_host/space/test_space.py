@@ -12,6 +12,7 @@ import pytest
 
 from backend_host.config import Config
 from backend_host.device.control import ControlPage, ControlPageFullError
+from backend_host.device.readings import WorkerState
 from backend_host.devices import Device, probe
 from backend_host.errors import FairGVError
 from backend_host.space import space as space_module
@@ -26,6 +27,8 @@ from tests.end_to_end.host import wait_until
 
 MakeSpace = Callable[..., Space]
 ILLEGAL_ADDRESS = 700
+ASKS, ASKS_NOT = 0, 1
+"""vGPUs: a critical one, and another."""
 
 
 class Together(ByName):
@@ -105,7 +108,9 @@ def make(
     def make_one(
         gave_up: Callable[[], None] = lambda: None, page: int = -1, after: threading.Event | None = None
     ) -> Space:
-        space = Space("web", 1, together, start, workers, 1, keep, gave_up, page, after)
+        space = Space(
+            *("web", 1, together, start, workers, 1, keep, gave_up, page, after), asks=lambda vgpu: vgpu == ASKS
+        )
         made.append(space)
         workers.set_pool(0, space.pools[0])
         space.start()
@@ -187,30 +192,54 @@ def test_who_ends_in_disorder_is_reason_to_look(
     assert len(looks) == 1 + is_looked_at, "one is that of who waited, which comes after"
 
 
-def test_room_is_given_back_once_no_critical_program_is_left(make: MakeSpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked for it may have been killed."""
-    space = make()
-    assert space.wait()
-    cleared: list[OwnClient] = []
+@pytest.fixture
+def cleared(monkeypatch: pytest.MonkeyPatch) -> list[OwnClient]:
+    """By whom the split word was made zero."""
+    found: list[OwnClient] = []
     clear = OwnClient.clear
 
     def note(client: OwnClient) -> None:
         clear(client)
-        cleared.append(client)
+        found.append(client)
 
     monkeypatch.setattr(OwnClient, "clear", note)
-    space.ended(0, None)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("status", "vgpu", "state", "is_given_back"),
+    [
+        (-9, ASKS, WorkerState.SERVING, True),
+        (-9, ASKS_NOT, WorkerState.SERVING, False),
+        (0, ASKS, WorkerState.ENDED, False),
+        (-9, ASKS, WorkerState.WARM, False),
+    ],
+    ids=["killed", "none that asks", "gave it back itself", "had no program"],
+)
+def test_the_room_of_who_is_killed_is_given_back(
+    make: MakeSpace,
+    workers: Workers,
+    cleared: list[OwnClient],
+    status: int,
+    vgpu: int,
+    state: WorkerState,
+    is_given_back: bool,
+) -> None:
+    """Whoever else has a program in the space, as the one that waits for one here."""
+    space = make()
     assert space.wait()
-    assert len(cleared) == 1
-    monkeypatch.setattr(space, "_has_critical", lambda: True)
-    space.ended(0, None)
+    warm(space)
+    with workers._lock:
+        other = space.pools[0].warm.pop()
+    space.ended(status, _Reading(0, vgpu, state))  # type: ignore[arg-type]
     assert space.wait()
-    assert len(cleared) == 1, "another one may still ask for it"
+    assert len(cleared) == is_given_back
+    other.stop()
 
 
 class _Reading:
-    def __init__(self, last_error: int) -> None:
-        self.last_error = last_error
+    def __init__(self, last_error: int, vgpu: int = ASKS_NOT, state: WorkerState = WorkerState.SERVING) -> None:
+        self.last_error, self.vgpu, self.state = last_error, vgpu, state
 
 
 def test_what_cannot_be_together_takes_turns(
@@ -279,13 +308,17 @@ def test_a_worker_is_told_to_end_before_it_is_killed(make: MakeSpace, together: 
     assert together.terminated == [pid], "once"
 
 
-def test_the_page_of_a_daemon_before_is_kept(make: MakeSpace, pages: list[int]) -> None:
+def test_the_page_of_a_daemon_before_is_kept(make: MakeSpace, pages: list[int], cleared: list[OwnClient]) -> None:
+    """Who asked for room there may have died since."""
     first = make()
     assert first.wait()
     with first.page() as page:
         kept = os.dup(page)
+    assert cleared == []
     second = make(page=kept)
     assert second.wait()
+    assert second.wait(), "it has seen to all that was to do at its begin"
+    assert len(cleared) == 1
     with second.page() as page:
         assert os.fstat(page).st_ino == pages[0]
     assert len(pages) == 1

@@ -107,6 +107,12 @@ def test_spaces_of_one_name_on_two_gpus_are_of_two_users() -> None:
     assert uids == [1000, 1001, 1000]
 
 
+def test_who_asks_best_effort_for_room() -> None:
+    found = spaces(Played())
+    for vgpu, entitlement in enumerate((CRITICAL, BEST_EFFORT, Entitlement(space="web"))):
+        found.join(vgpu, entitlement)
+    assert [found._asks(vgpu) for vgpu in range(4)] == [True, False, False, True], "the last may have, and has left"
+
 
 def test_what_waited_at_the_gate_does_not_fall() -> None:
     """Though who waited leaves, is another class, or is told of no more while it ends; a space that begins anew begins with nothing."""
