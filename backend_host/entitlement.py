@@ -275,6 +275,14 @@ class Entitlement:
             {name: getattr(other, name) for name, parameter in PARAMETERS.items() if not parameter.is_for_life}
         )
 
+    def fixed(self, other: Self) -> list[str]:
+        """Keys of what the other one has otherwise, and a vGPU that has this one keeps."""
+        return [
+            parameter.key
+            for name, parameter in PARAMETERS.items()
+            if parameter.is_for_life and getattr(self, name) != getattr(other, name)
+        ]
+
     def written(self) -> dict[str, Any]:
         """Its values by their keys, as metadata and requests have them."""
         return {parameter.key: getattr(self, name) for name, parameter in PARAMETERS.items()}

@@ -149,7 +149,7 @@ class VGpuRegistry(Relocating):
             vgpu = next((vgpu for vgpu in of_machines if _identity(vgpu) == identity), None)
             if vgpu is None:
                 return False
-            is_same = vgpu.entitlement.gpu == entitlement.gpu and not vgpu.region.is_cut
+            is_same = not vgpu.entitlement.fixed(entitlement) and not vgpu.region.is_cut
             vgpu.is_unclaimed = not is_same
         if not is_same:
             self.remove_if_there(vgpu.name)
@@ -213,6 +213,8 @@ class VGpuRegistry(Relocating):
             if vgpu is None:
                 raise RefusedError(_unknown(name))
             before, changed = vgpu.entitlement, vgpu.entitlement.changed(changes)
+            if fixed := before.fixed(changed):
+                raise RefusedError(f"{name} keeps its {' and '.join(fixed)} while it is there")
             for gpu in (vgpu.gpu, *([] if vgpu.coming is None else [vgpu.coming.gpu])):
                 others = {key: other for key, other in self._entitlements_on(gpu).items() if key != name}
                 check_quota(gpu, changed)
@@ -428,13 +430,14 @@ class VGpuRegistry(Relocating):
         with self._lock:
             return any(vgpu.is_unclaimed and vgpu.kind == kind for vgpu in self._vgpus.values())
 
-    def claim_kept(self, name: str, uid: int) -> VGpu | None:
-        """The vGPU of this name that an earlier daemon kept for user `uid`, and this one does. One of another user is removed."""
+    def claim_kept(self, name: str, uid: int, entitlement: Entitlement) -> VGpu | None:
+        """The vGPU of this name that an earlier daemon kept for user `uid`, and this one does. One of another user is removed, as is one with
+        something else for life."""
         with self._lock:
             vgpu = self._vgpus.get(name)
             if vgpu is None or not vgpu.is_unclaimed or vgpu.kind != "session":
                 return None
-            if vgpu.uid == uid:
+            if vgpu.uid == uid and not vgpu.entitlement.fixed(entitlement):
                 vgpu.is_unclaimed = False
                 return vgpu
         self.remove_if_there(name)
@@ -447,16 +450,18 @@ class VGpuRegistry(Relocating):
             self._keep(vgpu)
 
     def _claim(self, wanted: Wanted) -> VGpu | None:
-        """The vGPU that an earlier daemon had for this domain, if it has the same region; another one is removed."""
+        """The vGPU that an earlier daemon had for this domain, if it has the same region and what stays for life; another one is removed."""
         with self._lock:
             of_domains = (vgpu for vgpu in self._vgpus.values() if vgpu.is_unclaimed and vgpu.kind == "domain")
             vgpu = next((vgpu for vgpu in of_domains if vgpu.shm_name == wanted.shm_name), None)
             if vgpu is None:
                 return None
-            is_same = _is_region(vgpu, wanted) and vgpu.entitlement.gpu == wanted.entitlement.gpu
+            fixed = vgpu.entitlement.fixed(wanted.entitlement)
+            is_same = _is_region(vgpu, wanted) and not fixed
             vgpu.is_unclaimed = not is_same
         if not is_same:
-            log.warning("domain %s: another region than before", wanted.name, extra=about(wanted.name, wanted.name))
+            what = " and ".join(fixed) or "region"
+            log.warning("domain %s: another %s than before", wanted.name, what, extra=about(wanted.name, wanted.name))
             self.remove_if_there(vgpu.name)
             return None
         self._go_on(vgpu, wanted)

@@ -162,7 +162,7 @@ class KeptVGpus:
         undo.callback(self._vgpus.change, vgpu.name, before)
 
     def _open(self, kept: KeptVGpu, undo: contextlib.ExitStack) -> VGpu:
-        vgpu = self._vgpus.claim_kept(kept.name, kept.uid)
+        vgpu = self._vgpus.claim_kept(kept.name, kept.uid, kept.entitlement)
         if vgpu is not None:  # an earlier daemon's
             self._change(vgpu, dataclasses.asdict(kept.entitlement), undo)
         else:
@@ -188,12 +188,8 @@ def _check_paths(machines: Mapping[str, Wanted]) -> None:
 
 def _fixed(before: KeptVGpu, after: KeptVGpu) -> Sequence[str]:
     """What differs, and stays for life."""
-    pairs = {
-        "user": (before.uid, after.uid),
-        "gpu": (before.entitlement.gpu, after.entitlement.gpu),
-        "region_bytes": (before.region_bytes, after.region_bytes),
-    }
-    return [key for key, (one, other) in pairs.items() if one != other]
+    pairs = {"user": (before.uid, after.uid), "region_bytes": (before.region_bytes, after.region_bytes)}
+    return [*before.entitlement.fixed(after.entitlement), *(key for key, (one, other) in pairs.items() if one != other)]
 
 
 def _not_there(vgpu: VGpu) -> None:

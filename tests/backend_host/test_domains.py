@@ -286,6 +286,15 @@ def test_a_definition_that_asks_too_much_after_a_restart(played: Played) -> None
     assert not before.is_unclaimed
 
 
+def test_a_definition_that_says_another_gpu_after_a_restart(played: Played) -> None:
+    """A vGPU keeps the one that it was made with, so this is another vGPU."""
+    played.vgpu(PLAIN, run_id=5)
+    before = played.registry._vgpus["vm"]
+    played.restart()
+    played.vgpu(Entitlement(gpu="0"), run_id=5)
+    assert played.registry._vgpus["vm"] is not before
+
+
 def test_a_domain_that_waits_for_room_is_remembered(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only those are served that were attached."""
     played.vgpu(PLAIN)
