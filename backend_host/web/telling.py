@@ -106,8 +106,8 @@ class Teller:
                     "demand": _rounded(vgpu.demand),
                 },
                 {
-                    **_share(look, before, _key(vgpu.gpu_number, vgpu.name)),
-                    **_wait(look, before, _key(vgpu.gpu_number, vgpu.name)),
+                    **_share(look, before, _sum_key(vgpu.name)),
+                    **_wait(look, before, _sum_key(vgpu.name)),
                     "entitled": vgpu.entitled_share,
                     "memory": vgpu.memory_bytes,
                 },
@@ -122,12 +122,12 @@ class Teller:
         """The event that tells how things are now."""
         at_ns, seen = self._now_ns(), self._glance()
         before = self._last_second
-        sums = {_key(vgpu.gpu_number, vgpu.name): _Sums(vgpu.used_ns) for vgpu in seen.vgpus}
+        sums = {_sum_key(vgpu.name): _Sums(vgpu.used_ns) for vgpu in seen.vgpus}
         sums.update((str(number), _Sums(used_ns)) for number, used_ns in seen.used_ns.items())
         self._last_second = look = _Look(at_ns, sums)
         vgpus = [
             {
-                "key": (key := _key(vgpu.gpu_number, vgpu.name)),
+                "key": _key(vgpu.gpu_number, vgpu.name),
                 "name": vgpu.name,
                 "gpu": vgpu.gpu_number,
                 "kind": vgpu.kind,
@@ -136,7 +136,7 @@ class Teller:
                 "used_s": round(vgpu.used_ns / _NS_PER_S, 3),
                 "memory_bytes": vgpu.memory_bytes,
                 "entitled": _rounded(vgpu.entitled_share),
-                **_share(look, before, key),
+                **_share(look, before, _sum_key(vgpu.name)),
             }
             for vgpu in seen.vgpus
         ]
@@ -169,14 +169,20 @@ def encoded(value: object) -> bytes:
 
 
 def _key(gpu_number: int, name: str) -> str:
+    """Of what is shown of a vGPU on this Gpu."""
     return f"{gpu_number}/{name}"
+
+
+def _sum_key(name: str) -> str:
+    """Of a vGPU's sums, which go with it to another Gpu."""
+    return f"vgpu/{name}"
 
 
 def _sums(seen: DaemonStatistics) -> Iterator[tuple[str, _Sums]]:
     for gpu in seen.gpus:
         yield str(gpu.number), _Sums(gpu.used_ns)
     for vgpu in seen.vgpus:
-        yield _key(vgpu.gpu_number, vgpu.name), _Sums(vgpu.used_ns, vgpu.totals.wait_ns, _nr_waits(vgpu))
+        yield _sum_key(vgpu.name), _Sums(vgpu.used_ns, vgpu.totals.wait_ns, _nr_waits(vgpu))
 
 
 def _nr_waits(vgpu: VGpuStatistics) -> int:

@@ -32,6 +32,19 @@ def test_waits_are_the_mean_of_those_that_ended_since() -> None:
     assert series(teller.document()["history"], "0/one", "wait") == [None, 20.0, 4.0, None]
 
 
+def test_what_one_used_before_it_moved_is_no_share_of_its_new_gpu() -> None:
+    tenant = Tenant("one", lambda second: 1.0, wait_ms=lambda second: 2.0)
+    played = Played([tenant], nr_gpus=2)
+    teller = played.teller()
+    played.play(teller, 60)
+    tenant.gpu = 1
+    assert json.loads(teller.second())["vgpus"][0]["share"] <= 1.0
+    played.play(teller, 5)
+    history = teller.document()["history"]
+    assert [share for share in series(history, "1/one", "share") if share is not None] == pytest.approx([1.0])
+    assert [wait for wait in series(history, "1/one", "wait") if wait is not None] == [2.0]
+
+
 def test_another_one_of_that_name_begins_anew() -> None:
     played = Played([Tenant("one", lambda second: 1.0)])
     teller = played.teller()
