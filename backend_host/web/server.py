@@ -53,6 +53,7 @@ class _Peer:
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.SERVER)
+        self._is_head = False
 
     async def request(self) -> h11.Request:
         while True:
@@ -60,6 +61,7 @@ class _Peer:
             if event is h11.NEED_DATA:
                 self._http.receive_data(await self._reader.read(4096))
             elif isinstance(event, h11.Request):
+                self._is_head = event.method == b"HEAD"
                 return event
             else:
                 raise ConnectionResetError
@@ -67,7 +69,8 @@ class _Peer:
     async def answer(self, status: int, kind: str, body: bytes, more: Sequence[tuple[str, str]] = ()) -> None:
         head = [("Content-Type", kind), ("Content-Length", str(len(body))), *more]
         self._begin(status, head)
-        self._send(h11.Data(body))
+        if not self._is_head:
+            self._send(h11.Data(body))
         self._send(h11.EndOfMessage())
         await asyncio.wait_for(self._writer.drain(), _READING_S)
 

@@ -81,12 +81,14 @@ def test_the_document() -> None:
         ("GET", "//etc/passwd", 404),
         ("POST", "/", 405),
         ("DELETE", "/document", 405),
+        ("HEAD", "/", 405),
     ],
 )
-def test_what_is_not_there(method: str, path: str, status: int) -> None:
+def test_what_is_not_there(method: str, path: str, status: int, caplog: pytest.LogCaptureFixture) -> None:
     with served() as host:
         assert host.ask(path, method)[0] == status
         assert host.ask("/")[0] == 200
+    assert caplog.text == "", "whoever asks wrongly fills no log"
 
 
 def test_another_name_for_this_host_is_refused() -> None:
