@@ -1,6 +1,7 @@
 """Whether vGPUs of a device can use it at the same time, as far as that is known before the first comes."""
 
 import logging
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ def quit_left(state_dir: Path, gpu: int, kept: frozenset[str]) -> None:
         if folder.name.partition("-")[2] in kept:
             continue
         try:
-            Mps(folder, (folder / "pipe").stat().st_uid).quit()
+            owner = (folder / "pipe").stat().st_uid
+            Mps(folder, owner if os.geteuid() == 0 else 0).quit()
         except (FairGVError, OSError):
             continue

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from backend_host.space.mps import CONTROL
+from backend_host.space import setting
+from backend_host.space.mps import CONTROL, Mps
 from backend_host.space.setting import folder_of, quit_left, why_not
 
 UUID = "GPU-5c7a1234"
@@ -67,3 +68,26 @@ def test_what_daemons_before_left_is_told_to_quit(programs: Path, tmp_path: Path
     quit_left(tmp_path, 0, frozenset({"web"}))
     assert (tmp_path / "notes").read_text() == f"{left}/pipe quit -t 1\n"
     assert [folder.exists() for folder in (left, kept, others)] == [False, True, True]
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_whose_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_root: bool) -> None:
+    """A daemon that is an ordinary user's becomes nobody else, and ends no MPS of that user's beside this one."""
+    asked: list[int] = []
+
+    class Noted(Mps):
+        def __init__(self, folder: Path, uid: int = 0, visible: str = "") -> None:
+            super().__init__(folder, uid, visible)
+            asked.append(uid)
+
+        def quit(self) -> None:
+            pass
+
+    monkeypatch.setattr(setting, "Mps", Noted)
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1000)
+    pipe = folder_of(tmp_path, 0, "web") / "pipe"
+    pipe.mkdir(parents=True)
+    if os.getuid() == 0:
+        os.chown(pipe, 1000, 1000)
+    quit_left(tmp_path, 0, frozenset())
+    assert asked == [pipe.stat().st_uid if is_root else 0]
