@@ -48,8 +48,9 @@ def answer(daemon: socket.socket, page: DevicePage) -> None:
         text, fds = receive_with(daemon, MESSAGE_BYTES, 1)
         if not text:
             return
-        operation = json.loads(text)["op"]
-        said: dict[str, object] = {}
+        asked = json.loads(text)
+        operation = asked["op"]
+        said: dict[str, object] = {"number": asked["number"]}
         made: list[int] = []
         try:
             if operation == "make":
