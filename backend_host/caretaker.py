@@ -23,6 +23,8 @@ from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Re
 
 _LOOK_S = 0.2
 """Without an announcement: so soon what nobody announces is seen, a reset say."""
+_ASKED_NS = 100_000_000_000
+"""A program waits so long for what its worker shares with others. Its guest waits 120 s for a worker."""
 _HANGS_S = 30.0
 """A look takes a worker's start at most, seconds on a busy host. Who takes longer than this hangs, and beats no more."""
 _LOOK_PAUSE_S = 0.002
@@ -52,6 +54,9 @@ class _Entry:
     is_patient: bool = False
     is_lost: bool = False
     worker: WorkerProcess | None = None
+    sign: threading.Event | None = None
+    """What its worker is to share with others was asked for, and is set once that is known to be in order, or not to be had."""
+    sign_asked_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,8 @@ class Caretaker:
         self._ended: queue.SimpleQueue[tuple[WorkerProcess, int]] = queue.SimpleQueue()
         self._late: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         self._is_stopping = threading.Event()
+        self._announcing = threading.Lock()
+        """Held while others announce something."""
         self._nr_failures = 0
         self.nr_refused = dict.fromkeys(REFUSALS, 0)
         """Programs that were not served, by why."""
@@ -154,7 +161,8 @@ class Caretaker:
 
     def stop(self) -> None:
         """Closes the region: workers end, guests are told, everything held is given back."""
-        self._is_stopping.set()
+        with self._announcing:
+            self._is_stopping.set()  # the region may go from now on
         self._region.set_host_state(HostState.DOWN)
         self._region.announce()
         if self._thread.ident is not None:
@@ -199,6 +207,8 @@ class Caretaker:
 
     def move(self, home: Home) -> None:
         """Programs to come are served there, and those that are served already have their workers there."""
+        for entry in list(self._entries.values()):
+            entry.sign = None  # that was of another Gpu
         self._workers = home.workers
         self._format_region = home.format_region
         self._owner = replace(self._owner, vgpu=home.vgpu)
@@ -309,7 +319,8 @@ class Caretaker:
                 del self._entries[client.index]
         elif client.state == ClientState.HELLO and entry.worker is None:
             with self._welcoming:
-                if not self._nr_holds:
+                if not self._nr_holds and self._has_sign(entry):
+                    entry.sign = None
                     self._welcome(client, entry)
         elif client.state == ClientState.READY and entry.worker is None:
             self._region.declare_dead(client.index)
@@ -321,6 +332,18 @@ class Caretaker:
         else:
             self._region.reclaim(index)
             del self._entries[index]
+
+    def _has_sign(self, entry: _Entry) -> bool:
+        """Whether a client can get its worker now. Else it is asked for again at the next look: others are not to wait with this one."""
+        if entry.sign is None:
+            entry.sign, entry.sign_asked_ns = self._workers.ask(self._owner.vgpu, self._announce), time.monotonic_ns()
+        return entry.sign is None or entry.sign.is_set() or time.monotonic_ns() - entry.sign_asked_ns >= _ASKED_NS
+
+    def _announce(self) -> None:
+        """From any thread: there is something to look at."""
+        with self._announcing:
+            if not self._is_stopping.is_set():
+                self._region.announce()
 
     def _welcome(self, client: Client, entry: _Entry) -> None:
         if self.nr_clients and len(self.workers()) >= self.nr_clients:
@@ -365,8 +388,7 @@ class Caretaker:
         """From the reaper's thread, which must not wait for ours."""
         self._on_worker_end(worker)
         self._ended.put((worker, status))
-        if not self._is_stopping.is_set():
-            self._region.announce()
+        self._announce()
 
     def _take_news(self) -> None:
         while not self._late.empty():

@@ -1,6 +1,8 @@
 """Workers that wait for a client, by how they were started: plain ones, and those of a space, whose workers start as the space's."""
 
 import contextlib
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,8 +18,9 @@ class Shared(Protocol):
     def is_open(self) -> bool:
         """Whether workers can be started now."""
 
-    def wait(self) -> bool:
-        """Until workers can be started and those that wait are sound. False: what they share is not to be had, and clients get plain ones."""
+    def ask(self, told: Callable[[], None]) -> threading.Event:
+        """For a client that is to get a worker. Returns at once; the event is set, and `told` called, as soon as it is known whether workers
+        can be started, and those that wait are sound: `is_open`. Else what they share is not to be had, and clients get plain ones."""
 
     def check_room(self) -> None:
         """Raises ControlPageFullError where there are as many workers as can share it."""
@@ -49,10 +52,10 @@ class Pool:
         return self.shared is None or self.shared.is_open
 
     def claim(self) -> bool:
-        """Before a client gets a worker of it: whether it can. Raises ControlPageFullError."""
+        """Before a client gets a worker of it, and has asked: whether it can. Raises ControlPageFullError."""
         if self.shared is None:
             return True
-        if not self.shared.wait():
+        if not self.shared.is_open:
             return False
         self.shared.check_room()
         return True

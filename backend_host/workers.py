@@ -135,6 +135,12 @@ class Workers:
         self._shelves.start()
         self._thread.start()
 
+    def ask(self, vgpu: int, told: Callable[[], None]) -> threading.Event | None:
+        """Before a client of this vGPU gets a worker: as `Shared.ask`. None: it shares nothing, and can get one now."""
+        with self._lock:
+            shared = self._pools.get(vgpu, self._plain).shared
+        return None if shared is None else shared.ask(told)
+
     def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
         """Gives the client a worker, a warm one if there is one.
 
@@ -144,7 +150,7 @@ class Workers:
         while True:
             with self._lock:
                 pool = self._pools.get(assignment.vgpu, self._plain)
-            pool = pool if pool.claim() else self._plain  # without the lock: it may wait
+            pool = pool if pool.claim() else self._plain  # without the lock: it counts workers
             with self._lock:
                 self._check_room(assignment.vgpu)
                 is_warm = bool(pool.warm)

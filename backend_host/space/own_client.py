@@ -15,7 +15,7 @@ from backend_host.worker_start import WorkerStart
 from ivshmem.passing import receive_with, send_with
 
 PROBE_S = 5.0
-_BEGIN_S = 60.0
+_BEGIN_S = 25.0
 _END_S = 5.0
 _PROGRAM = ("-m", "backend_host.space.client")
 _MESSAGE_BYTES = 4096

@@ -31,8 +31,6 @@ from backend_host.workers import Workers
 
 _ATTEMPTS = 3
 _BETWEEN_S = 1.0
-_BEGIN_S = 200.0
-"""So long a program waits for a space that begins: three contexts that do not come."""
 _END_S = 5.0
 _BEFORE_S = 30.0
 """So long a space waits for the end of one of its name. With two at a time the first one's end would end the other's processes."""
@@ -48,10 +46,11 @@ log = logging.getLogger("fairgv.space")
 
 @dataclass
 class _Look:
-    """One that somebody asked for, and whether the space was open at its end."""
+    """One that somebody asked for."""
 
     is_over: threading.Event = field(default_factory=threading.Event)
-    found_open: bool = False
+    told: Callable[[], None] = lambda: None
+    """Is called then."""
     clears: bool = False
     """It has the split word made zero, and looks at nothing."""
 
@@ -125,11 +124,13 @@ class Space:
         """See Shared."""
         return self._is_open
 
-    def wait(self) -> bool:
+    def ask(self, told: Callable[[], None]) -> threading.Event:
         """See Shared."""
-        look = _Look()
+        look = _Look(told=told)
         self._asked.put(look)
-        return look.is_over.wait(_BEGIN_S) and look.found_open
+        if self._is_stopping:
+            look.is_over.set()  # it may have come behind the last one
+        return look.is_over
 
     def check_room(self) -> None:
         """See Shared."""
@@ -212,8 +213,11 @@ class Space:
                     self._check()
             except Exception:
                 log.exception("a look at the space %s failed", self.name)
-            look.found_open = self._is_open
             look.is_over.set()
+            try:
+                look.told()
+            except Exception:
+                log.exception("who waits for the space %s is not told", self.name)
         self._is_open = False
         for pool in self.pools:
             self._workers.dismiss(pool)

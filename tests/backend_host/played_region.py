@@ -48,6 +48,13 @@ class PlayedWorkers(Workers):
         self.assignments: list[Assignment] = []
         self.during_assign: Callable[[], object] = lambda: None
         self.error: Exception | None = None
+        self.sign: threading.Event | None = None
+        """Of what its workers share."""
+        self.asked: list[Callable[[], None]] = []
+
+    def ask(self, vgpu: int, told: Callable[[], None]) -> threading.Event | None:
+        self.asked.append(told)
+        return self.sign
 
     def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
         if self.error is not None:

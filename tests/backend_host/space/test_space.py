@@ -122,6 +122,12 @@ def make(
         space.stop()
 
 
+def opens(space: Space) -> bool:
+    """Whether a client that comes now gets a worker of it."""
+    assert space.ask(lambda: None).wait(60)
+    return space.is_open
+
+
 def warm(space: Space) -> int:
     """The process of the worker that waits."""
     wait_until(lambda: len(space.pools[0].warm) == 1, "a worker waits")
@@ -130,7 +136,7 @@ def warm(space: Space) -> int:
 
 def test_it_begins_with_a_page_and_a_worker_that_waits(make: MakeSpace, together: Together, pages: list[int]) -> None:
     space = make()
-    assert space.wait()
+    assert opens(space)
     assert warm(space) > 0
     with space.page() as page:
         assert [os.fstat(page).st_ino] == pages
@@ -146,7 +152,7 @@ def test_its_workers_see_the_folder_that_it_makes(
     monkeypatch.setattr(Together, "reads", [pipe])
     monkeypatch.setattr(Together, "prepare", lambda _: pipe.mkdir())
     space = make()
-    assert space.wait()
+    assert opens(space)
     for pool in space.pools:
         assert str(pipe) in [entry.path for entry in pool.start.root.entries()]
 
@@ -159,11 +165,11 @@ def test_a_fault_ends_what_waits_and_makes_all_anew(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     space = make()
-    assert space.wait()
+    assert opens(space)
     before = warm(space)
     probe_now, answers = OwnClient.probe, [ILLEGAL_ADDRESS]
     monkeypatch.setattr(OwnClient, "probe", lambda client: answers.pop() if answers else probe_now(client))
-    assert space.wait(), "it is in order again"
+    assert opens(space), "it is in order again"
     assert space.nr_faults == 1
     assert "starts anew: CUDA error 700; MPS does not tell whose fault that was" in caplog.text
     wait_until(lambda: before not in [each.process.pid for each in space.pools[0].warm], "that one goes to no guest")
@@ -179,7 +185,7 @@ def test_who_ends_in_disorder_is_reason_to_look(
     make: MakeSpace, monkeypatch: pytest.MonkeyPatch, status: int, last_error: int, is_looked_at: bool
 ) -> None:
     space = make()
-    assert space.wait()
+    assert opens(space)
     looks: list[OwnClient] = []
 
     def look(client: OwnClient) -> int:
@@ -188,7 +194,7 @@ def test_who_ends_in_disorder_is_reason_to_look(
 
     monkeypatch.setattr(OwnClient, "probe", look)
     space.ended(status, _Reading(last_error))  # type: ignore[arg-type]
-    assert space.wait()
+    assert opens(space)
     assert len(looks) == 1 + is_looked_at, "one is that of who waited, which comes after"
 
 
@@ -227,12 +233,12 @@ def test_the_room_of_who_is_killed_is_given_back(
 ) -> None:
     """Whoever else has a program in the space, as the one that waits for one here."""
     space = make()
-    assert space.wait()
+    assert opens(space)
     warm(space)
     with workers._lock:
         other = space.pools[0].warm.pop()
     space.ended(status, _Reading(0, vgpu, state))  # type: ignore[arg-type]
-    assert space.wait()
+    assert opens(space)
     assert len(cleared) == is_given_back
     other.stop()
 
@@ -248,7 +254,7 @@ def test_what_cannot_be_together_takes_turns(
     gave_up = threading.Event()
     together.is_there = False
     space = make(gave_up.set)
-    assert not space.wait()
+    assert not opens(space)
     assert gave_up.is_set()
     assert space.why_not == "it says no"
     assert together.nr_ensured == 3, "it was tried again, from the start"
@@ -262,7 +268,7 @@ def test_it_begins_when_one_of_its_name_has_ended(make: MakeSpace, together: Tog
     assert not space.is_open
     assert together.nr_ensured == 0
     before.set()
-    assert space.wait()
+    assert opens(space)
 
 
 def test_beside_one_of_its_name_that_does_not_end_its_vgpus_take_turns(
@@ -272,7 +278,7 @@ def test_beside_one_of_its_name_that_does_not_end_its_vgpus_take_turns(
     before, gave_up = threading.Event(), threading.Event()
     space = make(gave_up.set, after=before)
     try:
-        assert not space.wait(), "its clients get plain workers"
+        assert not opens(space), "its clients get plain workers"
         assert gave_up.is_set()
         assert together.nr_ensured == 0
         assert "the space web take turns: what ran in a space of this name before does not end" in caplog.text
@@ -285,7 +291,7 @@ def test_beside_one_of_its_name_that_does_not_end_its_vgpus_take_turns(
 
 def test_it_has_room_for_as_many_as_can_be_together(make: MakeSpace, workers: Workers) -> None:
     space = make()
-    assert space.wait()
+    assert opens(space)
     warm(space)
     space.check_room()
     with workers._lock:
@@ -299,7 +305,7 @@ def test_it_has_room_for_as_many_as_can_be_together(make: MakeSpace, workers: Wo
 
 def test_a_worker_is_told_to_end_before_it_is_killed(make: MakeSpace, together: Together) -> None:
     space = make()
-    assert space.wait()
+    assert opens(space)
     pid = warm(space)
     worker = space.pools[0].warm[0]
     worker.stop()
@@ -311,13 +317,13 @@ def test_a_worker_is_told_to_end_before_it_is_killed(make: MakeSpace, together: 
 def test_the_page_of_a_daemon_before_is_kept(make: MakeSpace, pages: list[int], cleared: list[OwnClient]) -> None:
     """Who asked for room there may have died since."""
     first = make()
-    assert first.wait()
+    assert opens(first)
     with first.page() as page:
         kept = os.dup(page)
     assert cleared == []
     second = make(page=kept)
-    assert second.wait()
-    assert second.wait(), "it has seen to all that was to do at its begin"
+    assert opens(second)
+    assert opens(second), "it has seen to all that was to do at its begin"
     assert len(cleared) == 1
     with second.page() as page:
         assert os.fstat(page).st_ino == pages[0]
@@ -326,7 +332,7 @@ def test_the_page_of_a_daemon_before_is_kept(make: MakeSpace, pages: list[int], 
 
 def test_its_end_leaves_nothing(make: MakeSpace, together: Together, workers: Workers) -> None:
     space = make()
-    assert space.wait()
+    assert opens(space)
     warm(space)
     assert space._client is not None
     pid = space._client.pid
@@ -345,7 +351,7 @@ def test_nothing_is_told_to_quit_while_it_is_asked(
     """A worker that ends by itself after all, as the space ends."""
     caplog.set_level(logging.INFO, "fairgv.space")
     space = make()
-    assert space.wait()
+    assert opens(space)
     pid = warm(space)
     together.answer_s = 1.0
     workers.set_pool(0, None)
@@ -355,3 +361,23 @@ def test_nothing_is_told_to_quit_while_it_is_asked(
     assert (together.terminated, together.nr_quit) == ([pid], 1)
     assert "answers nobody" not in caplog.text
     assert not space._asked_about
+
+
+def test_who_asks_of_a_space_that_ends_is_told(make: MakeSpace) -> None:
+    space = make()
+    assert opens(space)
+    space.let_go()
+    assert space.ask(lambda: None).wait(60)
+    assert space.is_over.wait(60)
+    assert space.ask(lambda: None).is_set()
+    assert not space.is_open
+
+
+def test_who_asks_is_told_though_another_is_gone(make: MakeSpace) -> None:
+    def fail() -> None:
+        raise ValueError("its region is gone")
+
+    space, is_told = make(), threading.Event()
+    assert space.ask(fail).wait(60)
+    space.ask(is_told.set)
+    assert is_told.wait(60)
