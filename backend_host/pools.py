@@ -18,6 +18,10 @@ class Shared(Protocol):
     def is_open(self) -> bool:
         """Whether workers can be started now."""
 
+    @property
+    def most(self) -> int:
+        """So many workers at a time, those included that wait for a client; 0: any number."""
+
     def ask(self, told: Callable[[], None]) -> threading.Event:
         """For a client that is to get a worker. Returns at once; the event is set, and `told` called, as soon as it is known whether workers
         can be started, and those that wait are sound: `is_open`. Else what they share is not to be had, and clients get plain ones."""

@@ -380,6 +380,8 @@ class Workers:
             raise WorkerFailedError("the daemon is stopping")
         if self._is_closed:
             raise WorkerFailedError("the device has failed")
+        if self._nr_left(pool) == 0:
+            raise ControlPageFullError("there are as many workers as can share a space")
         with contextlib.ExitStack() as undo:
             slot = self._page.worker_take()
             undo.callback(self._page.worker_free, slot)
@@ -398,13 +400,24 @@ class Workers:
             undo.pop_all()
         return worker
 
+    def _nr_left(self, pool: Pool) -> int:
+        """With the lock held: so many workers more can share what those of this pool share."""
+        if pool.shared is None or not pool.shared.most:
+            return MAX_WORKERS
+        return max(0, pool.shared.most - sum(other.shared is pool.shared for other in self._all.values()))
+
+    def _wants_warm(self, pool: Pool) -> bool:
+        """With the lock held. The last place is for a client whose worker is of another kind than those that wait."""
+        is_short = len(pool.warm) < pool.nr_warm and self._nr_left(pool) > 1
+        return is_short and pool.is_open and pool.nr_failures < MAX_FAILURES
+
     def _fill(self) -> bool:
         """True unless workers are missing that could not be started; then it is worth another attempt later."""
         try:
             with self._lock:
                 is_open = not (self._is_stopping or self._is_closed or self._is_resting)
                 for pool in self._each() if is_open else ():
-                    while pool.is_open and pool.nr_failures < MAX_FAILURES and len(pool.warm) < pool.nr_warm:
+                    while self._wants_warm(pool):
                         pool.warm.insert(0, self._spawn(pool))
         except ControlPageFullError:
             return True  # until one ends, which wakes us

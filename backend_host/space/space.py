@@ -51,6 +51,8 @@ class _Look:
     is_over: threading.Event = field(default_factory=threading.Event)
     told: Callable[[], None] = lambda: None
     """Is called then."""
+    makes_room: bool = False
+    """For a client's worker: it has those end that wait, where there are too many."""
     clears: bool = False
     """It has the split word made zero, and looks at nothing."""
 
@@ -124,9 +126,14 @@ class Space:
         """See Shared."""
         return self._is_open
 
+    @property
+    def most(self) -> int:
+        """See Shared: all but the daemon's own process."""
+        return max(0, self.together.most - 1)
+
     def ask(self, told: Callable[[], None]) -> threading.Event:
         """See Shared."""
-        look = _Look(told=told)
+        look = _Look(told=told, makes_room=True)
         self._asked.put(look)
         if self._is_stopping:
             look.is_over.set()  # it may have come behind the last one
@@ -134,10 +141,10 @@ class Space:
 
     def check_room(self) -> None:
         """See Shared."""
-        most = self.together.most
-        if most and self._workers.nr_of(self.pools) - sum(len(pool.warm) for pool in self.pools) >= most - 1:
+        most = self.most
+        if most and self._workers.nr_of(self.pools) - sum(len(pool.warm) for pool in self.pools) >= most:
             raise ControlPageFullError(
-                f"the space {self.name} has {most - 1} programs, and MPS serves {most} clients, one of them the daemon's: end one, or give "
+                f"the space {self.name} has {most} programs, and MPS serves {most + 1} clients, one of them the daemon's: end one, or give "
                 "a vGPU another space"
             )
 
@@ -211,6 +218,8 @@ class Space:
                     self._clear()
                 else:
                     self._check()
+                if look.makes_room:
+                    self._make_room()
             except Exception:
                 log.exception("a look at the space %s failed", self.name)
             look.is_over.set()
@@ -245,6 +254,17 @@ class Space:
         for pool in self.pools:
             self._workers.dismiss(pool)
         self._begin(keeps_page=error == GONE)
+
+    def _make_room(self) -> None:
+        """Workers that wait are clients of MPS, too: near its limit they end, so that one of whichever kind can be started."""
+
+        def is_full() -> bool:
+            return self._workers.nr_of(self.pools) >= self.most
+
+        if self.most and is_full() and any(pool.warm for pool in self.pools):
+            for pool in self.pools:
+                self._workers.dismiss(pool)
+            _wait_until(lambda: not is_full(), _END_S)
 
     def _clear(self) -> None:
         if self._client is not None:

@@ -15,11 +15,13 @@ from backend_host.device.control import ControlPage, ControlPageFullError
 from backend_host.device.readings import WorkerState
 from backend_host.devices import Device, probe
 from backend_host.errors import FairGVError
+from backend_host.pools import Pool
 from backend_host.space import space as space_module
 from backend_host.space.own_client import OwnClient
 from backend_host.space.space import Space
 from backend_host.space.together import ByName
 from backend_host.walls.tenants import name_of
+from backend_host.worker_process import WorkerProcess
 from backend_host.worker_start import WorkerStart, worker_start
 from backend_host.workers import Workers
 from tests.backend_host.worker_harness import WALLS, walls_here
@@ -361,6 +363,39 @@ def test_nothing_is_told_to_quit_while_it_is_asked(
     assert (together.terminated, together.nr_quit) == ([pid], 1)
     assert "answers nobody" not in caplog.text
     assert not space._asked_about
+
+
+def test_workers_that_wait_leave_room_for_programs(
+    make: MakeSpace, together: Together, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are MPS's clients, too: as many programs come as may, of whichever kind, and there are never more clients than it serves."""
+    together.most = 4
+    space = make()
+    workers.set_pool(1, space.pools[1])
+    spawn, most = workers._spawn, [0]
+
+    def note(pool: Pool) -> WorkerProcess:
+        worker = spawn(pool)
+        most[0] = max(most[0], sum(each in space.pools for each in workers._all.values()))
+        return worker
+
+    monkeypatch.setattr(workers, "_spawn", note)
+    assert opens(space)
+    wait_until(lambda: all(len(pool.warm) == 1 for pool in space.pools), "one of each kind waits")
+    taken: list[WorkerProcess] = []
+    for _ in range(3):
+        assert opens(space)
+        pool = space.pools[0]
+        assert pool.claim()
+        with workers._lock:
+            taken.append(pool.warm.pop() if pool.warm else workers._spawn(pool))
+        workers._wake()
+    with pytest.raises(ControlPageFullError, match="the space web has 3 programs"):
+        space.check_room()
+    assert most[0] + 1 <= together.most
+    for worker in taken:
+        worker.stop()
+    wait_until(lambda: all(len(pool.warm) == 1 for pool in space.pools), "then one of each kind waits again")
 
 
 def test_who_asks_of_a_space_that_ends_is_told(make: MakeSpace) -> None:
