@@ -42,6 +42,7 @@ class One:
         return found
 
     def begin_endless(self) -> None:
+        wait_until(lambda: self.reading().stalled_since_ns == 0, "nothing else of it is on the device")
         self.kernels.late(9, ns=ENDLESS_NS)
         wait_until(lambda: self.reading().stalled_since_ns != 0, "it is on the device")
 
