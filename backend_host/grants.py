@@ -129,7 +129,7 @@ class GrantKeeper:
                 self._fairness.begin(vgpu, now_ns, account.charged_ns)
                 self._guarded(lambda vgpu=vgpu, each=entitlement: self._tell_joined(vgpu, each, now_ns))  # type: ignore[misc]
             for vgpu, lead_ns in leads.items():
-                self._guarded(lambda vgpu=vgpu, ns=lead_ns: self._policy.charged(vgpu, ns, now_ns))  # type: ignore[misc]
+                self._guarded(lambda vgpu=vgpu, ns=lead_ns: self._policy.indebted(vgpu, ns, now_ns))  # type: ignore[misc]
         self.step(time.monotonic_ns())
 
     def _leads(self, vgpus: Collection[int]) -> dict[int, int]:
@@ -155,11 +155,11 @@ class GrantKeeper:
                 self._guarded(lambda: self._tell_bounds(vgpu, entitlement, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
-    def charge(self, vgpu: int, debt_ns: int) -> None:
-        """A debt: as if it had used the GPU for so long."""
+    def indebt(self, vgpu: int, debt_ns: int) -> None:
+        """It waits as if it had used the GPU for so long."""
         with self._lock:
             if vgpu in self._entitlements:
-                self._guarded(lambda: self._policy.charged(vgpu, debt_ns, time.monotonic_ns()))
+                self._guarded(lambda: self._policy.indebted(vgpu, debt_ns, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
     def owe(self, vgpu: int, owed_ns: int) -> None:

@@ -104,7 +104,7 @@ class Rehousing(VGpuTable):
         to.gpu.keeper.join(to.index, vgpu.entitlement)
         to.gpu.spaces.join(to.index, vgpu.entitlement)
         if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):
-            to.gpu.keeper.charge(to.index, debt_ns)
+            to.gpu.keeper.indebt(to.index, debt_ns)
         to.gpu.coscheduler.take_over(to.index, vgpu.name, before.coscheduler, number)
         vgpu.window.move(to.gpu.number, to.index)
         if account is not None:

@@ -280,7 +280,7 @@ class VGpuRegistry(Relocating):
                 worker = next((each for each in vgpu.caretaker.workers() if each.slot == slot), None)
                 if worker is not None:
                     vgpu.nr_timed_out += 1
-                    gpu.keeper.charge(vgpu.index, self.debts.add(vgpu.debtor, took_ns, self._all_used_ns()))
+                    gpu.keeper.indebt(vgpu.index, self.debts.add(vgpu.debtor, took_ns, self._all_used_ns()))
                     if self.debts.is_banned(vgpu.debtor):
                         banned = "vGPU %s: %s is banned: see fairgv-host unban --help"
                         log.error(banned, vgpu.name, vgpu.debtor, extra=about(vgpu.name))
@@ -332,7 +332,7 @@ class VGpuRegistry(Relocating):
                 undo.callback(vgpu.region.close)
                 gpu.keeper.join(index, wanted.entitlement)
                 if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):
-                    gpu.keeper.charge(index, debt_ns)
+                    gpu.keeper.indebt(index, debt_ns)
                 undo.callback(gpu.keeper.leave, index)
                 gpu.spaces.join(index, wanted.entitlement)
                 undo.callback(gpu.spaces.leave, index)

@@ -88,6 +88,9 @@ class Credit:
             self._reclassify(account)
         self._hand_out(now_ns)
 
+    def indebted(self, vgpu: int, debt_ns: int, now_ns: int) -> None:
+        self.charged(vgpu, debt_ns, now_ns)
+
     def standing(self, vgpu: int, now_ns: int) -> Standing:
         account = self._accounts.get(vgpu)
         if account is None:

@@ -202,6 +202,7 @@ class Elastic(FairQueuing):
             self._queue.remove((account.tag, vgpu))
             self._queue.add((tag, vgpu))
         account.tag = tag
+        account.debt = account.debt * account.parts // parts
         self._set_parts(vgpu, parts)
 
 

@@ -34,11 +34,15 @@ PARTS_OF_WEIGHT = 1 << 16
 
 @dataclass(slots=True)
 class _Account:
-    """One vGPU. `tag` is its start tag while it is active and its finish tag while it is not; `rest` is what the tag does not show yet."""
+    """One vGPU. `tag` is its start tag while it is active and its finish tag while it is not; `rest` is what the tag does not show yet.
+
+    `debt` is how much of what the tag is beyond virtual time no turn has made, as of its last charge.
+    """
 
     parts: int
     tag: int
     rest: int = 0
+    debt: int = 0
     is_backlogged: bool = False
     rests_since_ns: int | None = None
 
@@ -126,22 +130,32 @@ class FairQueuing:
 
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         account = self._accounts.get(vgpu)
-        if account is None or used_ns <= 0:
-            return
-        start_tag = self._start_tag(vgpu, account, now_ns)
-        growth, account.rest = divmod(used_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) + account.rest, account.parts)
-        if account.is_backlogged:
-            self._queue.remove((account.tag, vgpu))
-            self._queue.add((start_tag + growth, vgpu))
-        account.tag = start_tag + growth
-        self._advance()
-        self._leads.note(account.tag - self._virtual_time, self._virtual_time)
+        if account is not None and used_ns > 0:
+            self._grow(vgpu, account, used_ns, now_ns)
+            self._leads.note(account.tag - account.debt - self._virtual_time, self._virtual_time)
+
+    def indebted(self, vgpu: int, debt_ns: int, now_ns: int) -> None:
+        account = self._accounts.get(vgpu)
+        if account is not None and debt_ns > 0:
+            account.debt += self._grow(vgpu, account, debt_ns, now_ns)
 
     def standing(self, vgpu: int, now_ns: int) -> Standing:
         account = self._accounts.get(vgpu)
         if account is None:
             return Standing(math.inf)
         return Standing(self._start_tag(vgpu, account, now_ns) / _UNITS_PER_NS, PARTS_OF_WEIGHT / account.parts)
+
+    def _grow(self, vgpu: int, account: _Account, used_ns: int, now_ns: int) -> int:
+        """Its tag goes on from where it starts; by how much. What virtual time has caught up with of its debt is paid."""
+        start_tag = self._start_tag(vgpu, account, now_ns)
+        account.debt = min(account.debt, max(0, start_tag - self._virtual_time))
+        growth, account.rest = divmod(used_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) + account.rest, account.parts)
+        if account.is_backlogged:
+            self._queue.remove((account.tag, vgpu))
+            self._queue.add((start_tag + growth, vgpu))
+        account.tag = start_tag + growth
+        self._advance()
+        return growth
 
     def _set_parts(self, vgpu: int, parts: int) -> None:
         """Charges from now on count over a weight of so many parts. The tag stays."""

@@ -43,5 +43,8 @@ class FirstCome:
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         pass
 
+    def indebted(self, vgpu: int, debt_ns: int, now_ns: int) -> None:
+        pass
+
     def standing(self, vgpu: int, now_ns: int) -> Standing:
         return Standing(self._queue.get(vgpu, math.inf))

@@ -49,6 +49,9 @@ class Policy(Protocol):
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         """It used the GPU for `used_ns` more."""
 
+    def indebted(self, vgpu: int, debt_ns: int, now_ns: int) -> None:
+        """It is to wait as if it had used the GPU for `debt_ns` more: for what it did to others before, and not for a turn of now."""
+
     def standing(self, vgpu: int, now_ns: int) -> Standing:
         """Where it stands, backlogged or not.
 

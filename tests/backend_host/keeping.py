@@ -11,7 +11,7 @@ from scheduler.first_come import FirstCome
 from scheduler.policy import Standing
 from tests.backend_host.grantees import attach
 
-EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
+EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "indebted", "standing")
 SLICE_NS = 6_000_000
 
 
@@ -52,6 +52,9 @@ class LastCome(FirstCome):
 
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         self.told.append(("charged", vgpu, used_ns))
+
+    def indebted(self, vgpu: int, debt_ns: int, now_ns: int) -> None:
+        self.told.append(("indebted", vgpu, debt_ns))
 
     def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
         self.told.append(("weight_changed", vgpu, weight))

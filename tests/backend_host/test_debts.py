@@ -30,7 +30,7 @@ def shares(debts: Debts | None, nr_kernels: int) -> tuple[float, int]:
             break
         policy.joined(GUILTY, 1, now_ns)
         if debts is not None:
-            policy.charged(GUILTY, debts.left_ns(DEBTOR, now_ns), now_ns)
+            policy.indebted(GUILTY, debts.left_ns(DEBTOR, now_ns), now_ns)
         policy.backlogged(GUILTY, now_ns)
         while policy.standing(GUILTY, now_ns).value >= policy.standing(NEIGHBOUR, now_ns).value:
             policy.dispatched(NEIGHBOUR, now_ns)

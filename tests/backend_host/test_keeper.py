@@ -28,7 +28,9 @@ def page() -> Iterator[ControlPage]:
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_a_policy_that_raises_is_replaced(page: ControlPage, event: str, caplog: pytest.LogCaptureFixture) -> None:
-    keeper = GrantKeeper(page, Broken(event))
+    keeper, debtor = GrantKeeper(page, Broken(event)), Player(page)
+    keeper.join(debtor.vgpu, Entitlement(1))
+    keeper.indebt(debtor.vgpu, 1)
     holder, early, late = three(page, keeper)
     holder.charge(1, 2)
     keeper.step(10)

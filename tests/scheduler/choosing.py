@@ -48,6 +48,9 @@ class Choosing(Generic[P]):
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         self.policy.charged(vgpu, used_ns, now_ns)
 
+    def indebted(self, vgpu: int, debt_ns: int, now_ns: int) -> None:
+        self.policy.indebted(vgpu, debt_ns, now_ns)
+
     def standing(self, vgpu: int, now_ns: int) -> Standing:
         return self.policy.standing(vgpu, now_ns)
 
@@ -63,8 +66,8 @@ def tell(policy: Choosing[P], event: tuple[str, int, int, int], now_ns: int) -> 
     kind, vgpu, amount, _ = event
     if kind in ("joined", "weight_changed"):
         getattr(policy, kind)(vgpu, 1 + amount % 9, now_ns)
-    elif kind == "charged":
-        policy.charged(vgpu, amount, now_ns)
+    elif kind in ("charged", "indebted"):
+        getattr(policy, kind)(vgpu, amount, now_ns)
     elif kind == "next":
         choice = policy.pick(now_ns)
         if choice is not None:

@@ -21,7 +21,10 @@ ROUNDED = Fraction(2, PARTS_OF_WEIGHT)
 
 @dataclass
 class Account:
-    """What one vGPU did. `normalised` is its service over its weight, `largest` the most of it between two of its dispatches."""
+    """What one vGPU did. `normalised` is its service over its weight, `largest` the most of it between two of its dispatches.
+
+    `debts` are what it was indebted by, over the weights of then.
+    """
 
     weight: int
     least_weight: int
@@ -29,6 +32,7 @@ class Account:
     normalised: Fraction = Fraction(0)
     since_dispatch: Fraction = Fraction(0)
     largest: Fraction = Fraction(0)
+    debts: Fraction = Fraction(0)
     unpaid_ns: int = 0
     least_lead: dict[int, Fraction] = field(default_factory=dict)
     """While it is active: how far each other one was ahead of it at the least."""
@@ -39,7 +43,7 @@ class History:
 
     While a vGPU is active, that is backlogged or holding the GPU, nobody, whatever they do, gets ahead of it by more than the largest
     normalised charge of the two together, and what each may be owed after a pause: `owed_ns` of GPU time, or the largest normalised charge of
-    all. `owed_ns` 0: nobody pauses.
+    all. `owed_ns` 0: nobody pauses. Who has debts loses them besides, and nobody else does.
     """
 
     def __init__(self, policy: Policy, weights: list[int], owed_ns: int) -> None:
@@ -102,6 +106,10 @@ class History:
         self.policy.charged(vgpu, used_ns, self.now_ns)
         self._check()
 
+    def indebt(self, vgpu: int, debt_ns: int) -> None:
+        self.accounts[vgpu].debts += Fraction(debt_ns, self.accounts[vgpu].weight)
+        self.policy.indebted(vgpu, debt_ns, self.now_ns)
+
     def _begin(self, vgpu: int) -> None:
         mine = self.accounts[vgpu]
         mine.least_lead = {other: account.normalised - mine.normalised for other, account in self.accounts.items()}
@@ -119,12 +127,12 @@ class History:
                 lead = account.normalised - mine.normalised
                 least = mine.least_lead[other] = min(mine.least_lead[other], lead)
                 owed = self._owed(mine, longest) + self._owed(account, longest)
-                bound = account.largest + mine.largest + owed + TOLERANCE
+                bound = account.largest + mine.largest + owed + mine.debts + TOLERANCE
                 assert lead - least <= bound, f"{other} got {float(lead - least)} ns ahead of {vgpu}"
 
 
-def play(history: History, rng: random.Random, nr_decisions: int) -> None:
-    """Arrivals, sleeps, overruns, late charges and changes of weight, as the generator says."""
+def play(history: History, rng: random.Random, nr_decisions: int, debtor: int | None = None) -> None:
+    """Arrivals, sleeps, overruns, late charges and changes of weight, as the generator says; `debtor` has debts, too."""
     vgpus = list(history.accounts)
     lengths_ns = {vgpu: rng.choice((20_000, 500_000, 6_000_000, 90_000_000)) for vgpu in vgpus}
     for _ in range(nr_decisions):
@@ -136,6 +144,8 @@ def play(history: History, rng: random.Random, nr_decisions: int) -> None:
             if account.unpaid_ns and rng.random() < 0.5:  # late: it may hold the GPU again, wait, or sleep
                 history.charge(vgpu, account.unpaid_ns)
                 account.unpaid_ns = 0
+        if debtor is not None and rng.random() < 0.1:
+            history.indebt(debtor, rng.randint(1, 10_000_000_000))
         if rng.random() < 0.05:
             history.change_weight(rng.choice(vgpus), rng.randint(1, 8))
         holder = history.dispatch()

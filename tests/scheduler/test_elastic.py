@@ -111,7 +111,10 @@ class Both:
         return standing
 
 
-NAMES = ("joined", "left", "weight_changed", "backlogged", "backlogged", "blocked", "dispatched", "charged", "next")
+NAMES = (
+    *("joined", "left", "weight_changed", "backlogged", "backlogged", "blocked"),
+    *("dispatched", "charged", "indebted", "next"),
+)
 events_of = st.lists(
     st.tuples(
         st.sampled_from(NAMES),

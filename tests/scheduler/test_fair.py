@@ -57,6 +57,12 @@ def test_nobody_gets_ahead_of_an_active_one_by_more_than_the_bound(weights: list
     play(History(FairQueuing(owed_ns=MS), weights, MS), random.Random(seed), nr)
 
 
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(0, 2**32), st.integers(1, 150))
+@settings(max_examples=200)
+def test_debts_of_one_change_nothing_in_the_bound_for_others(weights: list[int], seed: int, nr: int) -> None:
+    play(History(FairQueuing(owed_ns=MS), weights, MS), random.Random(seed), nr, debtor=0)
+
+
 @given(st.integers(0, 2**32))
 @settings(max_examples=50)
 def test_the_bound_holds_without_pauses_too(seed: int) -> None:
@@ -162,6 +168,35 @@ def test_a_weight_changes_what_comes_and_not_what_was() -> None:
     assert (value(policy, 1), value(policy, 2)) == before
     turns = [turn(policy, MS, (10 + i) * MS) for i in range(50)]
     assert (turns.count(1), turns.count(2)) == (10, 40)
+
+
+@pytest.mark.parametrize("used_late_ns", [0, MS])
+@pytest.mark.parametrize("sleep_ns", [2 * PAUSE_NS, 20_000 * MS])
+def test_a_debt_is_nothing_that_others_are_owed(sleep_ns: int, used_late_ns: int) -> None:
+    """Else who sleeps while somebody has one would keep what it did not use then, and have the GPU alone for as long."""
+    policy = backlogged_policy({1: 1, 2: 1, 3: 1})
+    policy.indebted(3, 300_000 * MS, 0)
+    policy.charged(3, used_late_ns, 0)
+    policy.blocked(1, 0)
+    policy.dispatched(2, 0)
+    policy.charged(2, sleep_ns, sleep_ns)
+    policy.backlogged(2, sleep_ns)
+    policy.backlogged(1, sleep_ns)
+    assert value(policy, 1) == value(policy, 2) == sleep_ns
+    assert value(policy, 3) == 300_000 * MS + used_late_ns
+
+
+def test_what_a_debtor_overruns_is_a_lead_once_the_debt_is_paid() -> None:
+    policy = backlogged_policy({1: 1, 2: 1})
+    policy.indebted(2, 3_000 * MS, 0)
+    for i in range(30):
+        turn(policy, 100 * MS, 100 * MS * i)
+    assert value(policy, 2) == value(policy, 1)
+    policy.dispatched(2, 3_000 * MS)
+    policy.charged(2, 1_500 * MS, 4_500 * MS)
+    policy.blocked(1, 4_500 * MS)
+    policy.backlogged(1, 4_500 * MS + PAUSE_NS)
+    assert value(policy, 1) == 3_000 * MS, "it is owed the overrun"
 
 
 def test_small_charges_add_up_without_loss() -> None:

@@ -15,7 +15,10 @@ from scheduler.simulator.simulation import simulate
 from scheduler.simulator.workloads import find_workload
 from tests.scheduler.choosing import Choosing, tell
 
-NAMES = ("joined", "left", "weight_changed", "backlogged", "backlogged", "blocked", "dispatched", "charged", "next")
+NAMES = (
+    *("joined", "left", "weight_changed", "backlogged", "backlogged", "blocked"),
+    *("dispatched", "charged", "indebted", "next"),
+)
 Event = tuple[str, int, int, int]
 EVENTS = st.lists(
     st.tuples(st.sampled_from(NAMES), st.integers(0, 6), st.integers(1, 40_000_000), st.integers(0, 20_000_000)),
@@ -94,6 +97,7 @@ def test_strangers_and_repetitions_are_harmless(name: str) -> None:
     for event in ("left", "backlogged", "blocked", "dispatched"):
         getattr(policy, event)(77, 0)
     policy.charged(77, 5, 0)
+    policy.indebted(77, 5, 0)
     policy.weight_changed(77, 5, 0)
     assert policy.pick(0) is None
     assert policy.standing(77, 0) == Standing(math.inf, 0.0)

@@ -14,6 +14,7 @@ from backend_host.entitlement import Entitlement
 from backend_host.grants import GrantKeeper
 from scheduler.registry import make_policy
 from tests.backend_host.claims import PHASES
+from tests.backend_host.keeping import LastCome
 
 SLICE_NS = 6_000_000
 LONG_NS = 10_000_000
@@ -161,3 +162,17 @@ def test_leads_are_kept_among_those_that_want_the_gpu(daemons: Daemons, policy: 
     keeper.adopt({first: Entitlement(weight=1), second: Entitlement(weight=2)})
     assert page.standing(first) - page.standing(second) == pytest.approx(7_000_000, rel=0.01)
     assert keeper.recent_shares(first, 0) == (0.0, 0.0, 0.0)
+
+
+def test_a_lead_from_before_is_no_turn_that_others_are_owed_for(daemons: Daemons) -> None:
+    """It may be a debt."""
+    one, other = daemons.workers
+    first, second = daemons.vgpus
+    assert one.enters()
+    assert not other.enters()
+    daemons.page.set_standing(first, 9_000_000.0, 1.0, 0)
+    daemons.page.set_standing(second, 2_000_000.0, 1.0, 0)
+    policy = LastCome()
+    GrantKeeper(daemons.change(), policy).adopt({first: Entitlement(1), second: Entitlement(1)})
+    assert ("indebted", first, 7_000_000) in policy.told
+    assert "charged" not in {told[0] for told in policy.told}
