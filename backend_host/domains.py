@@ -178,11 +178,16 @@ class Domains:
         }
 
     def change(self, name: str, changes: Changes) -> Message:
-        """Another entitlement, now and for later starts. Raises VmError or RefusedError."""
-        with self._changing():
-            attachment = LibvirtDomains(self._uri, self._unsaid).change(name, changes)
-            if (served := self._served.get(attachment.uuid)) is not None:
-                self._apply_settings(served, attachment)
+        """Another entitlement, now and for later starts. Raises VmError or RefusedError; then neither the vGPU nor the definition has it."""
+        with self._changing(), contextlib.ExitStack() as undo:
+
+            def before_change(uuid: str, entitlement: Entitlement) -> None:
+                if (served := self._served.get(uuid)) is not None:
+                    self._entitle(served, entitlement)
+                    undo.callback(self._to_look_at.put, uuid)  # the definition says what it has
+
+            attachment = LibvirtDomains(self._uri, self._unsaid, before_change=before_change).change(name, changes)
+            undo.pop_all()
         return {"text": f"{name}: {attachment.entitlement}"}
 
     def detach(self, name: str) -> Message:
@@ -358,8 +363,10 @@ class Domains:
         is_new_run = attachment.run_id != served.run_id
         if is_new_run and served.run_id != _OFF:
             self._vgpus.guest_gone(served.name)  # it ended while nobody told us
-        served.run_id, served.is_paused = attachment.run_id, attachment.is_paused
-        self._apply_settings(served, attachment)
+            served.run_id = _OFF
+        served.is_paused = attachment.is_paused
+        self._entitle(served, attachment.entitlement)
+        self._limit_window(served, attachment)
         has_doorbell = self._doorbells.find(served.shm_name) is not None
         is_other = (served.shm_name, served.region_bytes, has_doorbell) != (
             attachment.shm_name,
@@ -381,12 +388,16 @@ class Domains:
         elif is_new_run and sight.is_running:
             label_region(self._file_of_qemu(attachment), attachment.label)
             self._machine_started(served, attachment)
+        served.run_id = attachment.run_id
 
-    def _apply_settings(self, served: _Served, attachment: Attachment) -> None:
-        wanted = served.entitlement.followed_by(attachment.entitlement)
+    def _entitle(self, served: _Served, entitlement: Entitlement) -> None:
+        """As far as its vGPU can follow. RefusedError: it cannot have that, and has what it had."""
+        wanted = served.entitlement.followed_by(entitlement)
         if wanted != served.entitlement:
             self._vgpus.change(served.name, dataclasses.asdict(wanted))
             served.entitlement = wanted
+
+    def _limit_window(self, served: _Served, attachment: Attachment) -> None:
         if attachment.pinned_bytes != served.pinned_bytes:
             self._vgpus.limit_window(served.name, self._pinned_limit(attachment))
             served.pinned_bytes = attachment.pinned_bytes

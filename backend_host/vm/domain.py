@@ -76,13 +76,14 @@ class Attachment:
 @dataclass(frozen=True)
 class LibvirtDomains:
     """The domains of one libvirt instance. `unsaid` is what a domain has of which its definition says nothing. `before_plug` gets each region's
-    file before a guest can see it, `before_unplug` the domain's UUID while its guest can still be told that the device goes. `doorbells`:
-    devices are attached with one.
+    file before a guest can see it; `before_change` the domain's UUID and what its definition is to say, which it may refuse; `before_unplug`
+    the UUID while its guest can still be told that the device goes. `doorbells`: devices are attached with one.
     """
 
     connection_uri: str
     unsaid: Entitlement
     before_plug: Callable[[Path], None] = lambda _path: None
+    before_change: Callable[[str, Entitlement], None] = lambda _uuid, _entitlement: None
     before_unplug: Callable[[str], None] = lambda _uuid: None
     doorbells: Doorbells | None = None
 
@@ -99,7 +100,7 @@ class LibvirtDomains:
 
     def change(self, name: str, changes: Changes) -> Attachment:
         """See `change` of this module."""
-        return change(self.connection_uri, name, changes, self.unsaid)
+        return change(self.connection_uri, name, changes, self.unsaid, before_change=self.before_change)
 
     def detach(self, name: str) -> Attachment:
         """See `detach` of this module."""
@@ -155,8 +156,16 @@ def unsaid_of(connection_uri: str, name: str, unsaid: Entitlement) -> Entitlemen
         return _lasting_definition(_find_domain(connection, name)).unsaid(unsaid)
 
 
-def change(connection_uri: str, name: str, changes: Changes, unsaid: Entitlement = PLAIN) -> Attachment:
-    """Another entitlement in the domain's metadata, from which what `changes` and the metadata leave out follows `unsaid`. Raises VmError."""
+def change(
+    connection_uri: str,
+    name: str,
+    changes: Changes,
+    unsaid: Entitlement = PLAIN,
+    *,
+    before_change: Callable[[str, Entitlement], None] = lambda _uuid, _entitlement: None,
+) -> Attachment:
+    """Another entitlement in the domain's metadata, from which what `changes` and the metadata leave out follows `unsaid`. Raises VmError, and
+    what `before_change` does: then all is as it was."""
     libvirt = load_libvirt()
     with connected(connection_uri) as connection:
         domain = _find_domain(connection, name)
@@ -165,6 +174,7 @@ def change(connection_uri: str, name: str, changes: Changes, unsaid: Entitlement
             raise VmError(_not_attached(name))
         before = definition.settings(unsaid)
         settings = dataclasses.replace(before, entitlement=before.entitlement.changed(changes))
+        before_change(definition.uuid, settings.entitlement)
         where = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
         domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, settings.to_xml(), PREFIX, NAMESPACE, where)
         return _attachment(connection, domain, "", unsaid)

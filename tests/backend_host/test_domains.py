@@ -18,7 +18,8 @@ from backend_host.config import Config
 from backend_host.device.gpu import serving
 from backend_host.devices import probe
 from backend_host.domains import Domains
-from backend_host.entitlement import PLAIN, Entitlement
+from backend_host.entitlement import PLAIN, Changes, Entitlement
+from backend_host.errors import RefusedError
 from backend_host.statistics import VGpuStatistics
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm import asking
@@ -478,21 +479,76 @@ def test_a_libvirtd_that_hangs_holds_up_nobody(
     assert len(re.findall(sentence, caplog.text)) == 1
 
 
+def changing(played: Played, error: VmError | None = None) -> Callable[..., object]:
+    """As `LibvirtDomains`: a definition that can be changed, or that libvirt refuses to write."""
+
+    class Changing:
+        def __init__(
+            self, _uri: str, _unsaid: Entitlement, before_change: Callable[[str, Entitlement], None] = lambda *_: None
+        ) -> None:
+            self.before_change = before_change
+
+        def change(self, _name: str, changes: Changes) -> Attachment:
+            [sight] = played.sights
+            assert sight.attachment is not None
+            entitlement = sight.attachment.entitlement.changed(changes)
+            self.before_change(sight.uuid, entitlement)
+            if error is not None:
+                raise error
+            changed = dataclasses.replace(sight.attachment, entitlement=entitlement)
+            played.sights = [dataclasses.replace(sight, attachment=changed)]
+            return changed
+
+    return Changing
+
+
+def test_what_is_refused_is_not_in_the_definition(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the domain would have no vGPU from the daemon's next start on."""
+    played.vgpu(Entitlement(gpu="0"), run_id=5)
+    played.registry.open_session("beside", Entitlement(request=60, gpu="0"), REGION_BYTES, os.getuid())
+    before = played.sights
+    monkeypatch.setattr(domains, "LibvirtDomains", changing(played))
+    monkeypatch.setattr(domains, "connected", answering)
+    with pytest.raises(RefusedError, match="--request"):
+        played.domains.change("vm", {"request": 50.0})
+    assert played.sights == before
+    assert played.domains._look(None)
+    assert played.domains.troubles() == {}
+    assert "request 40" in played.domains.change("vm", {"request": 40.0})["text"]
+    assert played.registry._vgpus["vm"].entitlement.request == 40
+
+
+def test_what_libvirt_does_not_write_down_is_taken_back(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    played.vgpu(PLAIN, run_id=5)
+    monkeypatch.setattr(domains, "LibvirtDomains", changing(played, VmError("it is full")))
+    monkeypatch.setattr(domains, "connected", answering)
+    with looking(played):
+        with pytest.raises(VmError, match="it is full"):
+            played.domains.change("vm", {"weight": 3})
+        wait_until(
+            lambda: played.registry._vgpus["vm"].entitlement.weight == 1, "the vGPU has what the definition says"
+        )
+
+
+def test_a_run_that_began_with_a_definition_that_asks_too_much(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is known to run once that is corrected; its programs were ended once."""
+    told: list[str] = []
+    monkeypatch.setattr(played.registry, "guest_gone", lambda _: told.append("gone"))
+    monkeypatch.setattr(played.registry, "machine_started", lambda *_: told.append("started"))
+    played.vgpu(Entitlement(gpu="0"), run_id=5)
+    played.registry.open_session("beside", Entitlement(request=60, gpu="0"), REGION_BYTES, os.getuid())
+    told.clear()
+    for _ in range(2):
+        played.vgpu(Entitlement(gpu="0", request=50), run_id=6)
+    assert list(played.domains.troubles()) == ["uuid"]
+    played.vgpu(Entitlement(gpu="0", request=40), run_id=6)
+    played.vgpu(Entitlement(gpu="0", request=40), run_id=6)
+    assert told == ["gone", "started"]
+
+
 def test_a_look_is_made_again_where_a_domain_changed_meanwhile(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it saw may be older than that."""
     played.vgpu(PLAIN)
-    [before] = played.sights
-    assert before.attachment is not None
-    after = dataclasses.replace(before.attachment, entitlement=Entitlement(weight=3))
-
-    class Changing:
-        def __init__(self, *_: object) -> None:
-            pass
-
-        def change(self, *_: object) -> Attachment:
-            played.sights = [dataclasses.replace(before, attachment=after)]
-            return after
-
     looks: list[list[Sight]] = []
 
     def look_at_all(_uri: str, _unsaid: Entitlement) -> list[Sight]:
@@ -501,7 +557,7 @@ def test_a_look_is_made_again_where_a_domain_changed_meanwhile(played: Played, m
             played.domains.change("vm", {"weight": 3})
         return looks[-1]
 
-    monkeypatch.setattr(domains, "LibvirtDomains", Changing)
+    monkeypatch.setattr(domains, "LibvirtDomains", changing(played))
     monkeypatch.setattr(domains, "connected", answering)
     monkeypatch.setattr(domains, "look_at_all", look_at_all)
     assert played.domains._look(None)
