@@ -73,6 +73,7 @@ void fgw_audit_look(struct fgw_control *control, struct fgw_audit *audit)
         audit->is_spare_ahead |= atomic_load(&grant->seats[vgpu].spared_until_ns) > audit->at_ns + FGW_AHEAD_NS;
         claim->used_ns = atomic_load(&control->accounts[vgpu]->used_ns);
         claim->held_ns = atomic_load(&control->accounts[vgpu]->held_ns);
+        claim->nr_limits = atomic_load(&control->nr_limits[vgpu]); /* first: the word is at least as new */
         claim->limited_until_ns = atomic_load(&control->accounts[vgpu]->limited_until_ns);
         claim->limit_permille = atomic_load(&control->decided->vgpus[vgpu].limit_permille);
         claim->space = atomic_load(&decided->space);

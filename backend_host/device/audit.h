@@ -24,6 +24,7 @@ struct fgw_claim {
     uint64_t charged_until_ns;
     uint64_t limited_until_ns;
     uint32_t limit_permille; /* the daemon's; 0: none */
+    uint32_t nr_limits;      /* that the daemon has set: with another one the word may be another, too */
     uint32_t generation;     /* 0: there is none */
     uint32_t nr_workers;
     uint32_t nr_unused; /* as others count it */

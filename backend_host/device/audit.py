@@ -25,6 +25,7 @@ class Claim(NamedTuple):
     works: bool
     limit_permille: int
     limited_until_ns: int
+    nr_limits: int
     space: int = 0
     is_urgent: bool = False
 
@@ -95,6 +96,7 @@ def _claim(each: ffi.CData) -> Claim:
         works=bool(each.works),
         limit_permille=each.limit_permille,
         limited_until_ns=each.limited_until_ns,
+        nr_limits=each.nr_limits,
         space=each.space,
         is_urgent=bool(each.is_urgent),
     )

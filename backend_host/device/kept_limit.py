@@ -4,6 +4,7 @@ The word by which a vGPU's limit is kept lies in its own account (worker/page/al
 took over could put it back, and go on for ever. So the auditor makes the word once more, of the charges that it sees. A word that stays behind
 that has been put back, by one of the vGPU's own workers. What was charged between two looks is taken as charged at the first: so the word is
 made no larger than honest workers make it, however late the second comes. A daemon that stood still blames nobody for it.
+Each time that the daemon sets the limit, whatever it was before, it sets the word, too, and the count begins there.
 
 Wrong when: a charge is left out as well. That is seen as a turn that is not paid for (auditor.py).
 """
@@ -25,7 +26,7 @@ class KeptLimit:
     """What is known of one vGPU."""
 
     def __init__(self) -> None:
-        self._permille = 0
+        self._nr_limits: int | None = None
         self._twin: Allowance | None = None
         self._charged_ns = self._looked_ns = self._wrong_ns = 0
 
@@ -33,9 +34,9 @@ class KeptLimit:
         """One look; whether the word has been behind for long enough."""
         more_ns, self._charged_ns = max(0, claim.charged_ns - self._charged_ns), claim.charged_ns
         before_ns, self._looked_ns = self._looked_ns, now_ns
-        if claim.limit_permille != self._permille:
-            self._permille, self._wrong_ns = claim.limit_permille, 0
-            self._twin = Allowance(self._permille, slice_ns) if has_limit(self._permille) else None
+        if claim.nr_limits != self._nr_limits:
+            self._nr_limits, self._wrong_ns = claim.nr_limits, 0
+            self._twin = Allowance(claim.limit_permille, slice_ns) if has_limit(claim.limit_permille) else None
             if self._twin is not None:
                 self._twin.limited_until_ns = claim.limited_until_ns
             return False

@@ -357,6 +357,17 @@ def test_it_is_no_use_to_have_it_right_now_and_then(scene: Scene) -> None:
     assert list(scene.ended) == [scene.one.vgpu]
 
 
+def test_a_limit_that_went_and_came_back_between_two_looks_is_no_fault_of_its_vgpu(scene: Scene) -> None:
+    """As a `reload` does that is refused: nothing is to be paid back then."""
+    limited(scene)
+    scene.look()
+    for limit in (0, 100):
+        scene.control.set_limit(scene.one.vgpu, limit)
+    assert scene.one.read(LIMITED) == 0
+    look_for(scene, 2_000)
+    assert scene.ended == {}
+
+
 @pytest.mark.parametrize("permille", [10, 500, 0])
 def test_another_limit_is_no_fault_of_its_vgpu(scene: Scene, permille: int) -> None:
     limited(scene)

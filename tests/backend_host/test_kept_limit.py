@@ -10,14 +10,14 @@ MS = 1_000_000
 SLICE_NS, LOOK_NS, PERMILLE = 6 * MS, 40 * MS, 905
 
 
-def claim(used_ns: int, limited_until_ns: int) -> Claim:
-    return Claim(1, used_ns, 0, 0, 1, 0, 0.0, 0.0, 0, False, False, False, PERMILLE, limited_until_ns)
+def claim(used_ns: int, limited_until_ns: int, nr_limits: int = 1) -> Claim:
+    return Claim(1, used_ns, 0, 0, 1, 0, 0.0, 0.0, 0, False, False, False, PERMILLE, limited_until_ns, nr_limits)
 
 
-def looks(kept: KeptLimit, used_ns: int, limited_until_ns: int, from_ns: int, nr: int) -> bool:
+def looks(kept: KeptLimit, used_ns: int, limited_until_ns: int, from_ns: int, nr: int, nr_limits: int = 1) -> bool:
     """Whether it is blamed at one of so many looks, while it says the same."""
-    times = range(from_ns, from_ns + nr * LOOK_NS, LOOK_NS)
-    return any([kept.is_put_back(claim(used_ns, limited_until_ns), SLICE_NS, now_ns) for now_ns in times])
+    said, times = claim(used_ns, limited_until_ns, nr_limits), range(from_ns, from_ns + nr * LOOK_NS, LOOK_NS)
+    return any([kept.is_put_back(said, SLICE_NS, now_ns) for now_ns in times])
 
 
 def test_one_that_never_worked_is_not_blamed() -> None:
@@ -40,6 +40,17 @@ def test_one_that_puts_it_back_is_blamed_also_after_a_sleep() -> None:
     now_ns += 60_000 * MS
     word.charge(3 * MS, now_ns)
     assert looks(kept, 3 * MS, 0, now_ns, 100)
+
+
+def test_one_that_got_the_same_limit_anew_is_not_blamed_for_a_word_that_begins_anew() -> None:
+    kept, word, now_ns = KeptLimit(), Allowance(PERMILLE, SLICE_NS), 5000 * MS
+    assert not looks(kept, 0, 0, now_ns, 100)
+    now_ns += 60_000 * MS
+    word.charge(3 * MS, now_ns)
+    assert not looks(kept, 3 * MS, word.limited_until_ns, now_ns, 2)
+    now_ns += 100 * MS
+    assert not looks(kept, 3 * MS, 0, now_ns, 100, nr_limits=2)
+    assert looks(kept, 6 * MS, 0, now_ns + 60_000 * MS, 100, nr_limits=2)
 
 
 def busy(kept: KeptLimit, from_ns: int, late_ns: int, *, is_honest: bool) -> bool:

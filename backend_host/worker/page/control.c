@@ -248,11 +248,13 @@ void fgw_control_set_share_limit(struct fgw_control *control, uint32_t index, ui
                                     .slice_ns = slice_ns};
     if (before.permille == 0 || after.permille == 0) {
         atomic_store(until_ns, 0);
-        return;
+    } else {
+        uint64_t word = atomic_load(until_ns);
+        while (!atomic_compare_exchange_weak(until_ns, &word,
+                                             fgw_allowance_changed(word, before, after, fgw_clock_ns()))) {
+        }
     }
-    uint64_t word = atomic_load(until_ns);
-    while (!atomic_compare_exchange_weak(until_ns, &word, fgw_allowance_changed(word, before, after, fgw_clock_ns()))) {
-    }
+    atomic_fetch_add(&control->nr_limits[index], 1);
 }
 
 void fgw_control_set_limited_until(struct fgw_control *control, uint32_t index, uint64_t until_ns)

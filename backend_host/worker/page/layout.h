@@ -313,6 +313,8 @@ struct fgw_control {
     struct fgw_own *own[FGW_MAX_VGPUS];          /* NULL: not this process's to see */
     int lives;                                   /* the file by which the kernel tells who is alive (lives.h) */
     int life;                                    /* this process's own */
+    /* A daemon's: how often it has set each vGPU's limit, counted once that is done */
+    _Atomic uint32_t nr_limits[FGW_MAX_VGPUS];
 };
 
 #endif
