@@ -69,6 +69,7 @@ void fgw_audit_look(struct fgw_control *control, struct fgw_audit *audit)
         claim->nr_unused = atomic_load(&grant->seats[vgpu].nr_unused);
         claim->standing = fgw_vgpu_standing(control, vgpu);
         claim->standing_per_ns = atomic_load(&decided->standing_per_ns);
+        claim->turn_ns = fgw_vgpu_turn_ns(control, decided);
         claim->waiting_since_ns = atomic_load(&control->accounts[vgpu]->waiting_since_ns);
         audit->is_spare_ahead |= atomic_load(&grant->seats[vgpu].spared_until_ns) > audit->at_ns + FGW_AHEAD_NS;
         claim->used_ns = atomic_load(&control->accounts[vgpu]->used_ns);

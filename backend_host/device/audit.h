@@ -30,6 +30,7 @@ struct fgw_claim {
     uint32_t nr_unused; /* as others count it */
     uint32_t space;     /* the daemon's, as is_urgent; 0: it is in none */
     double standing, standing_per_ns;
+    uint64_t turn_ns; /* the daemon's: how long its turn may last while others wait */
     uint64_t waiting_since_ns;
     bool is_urgent;
     bool uses, waits, works; /* one of its workers says that it has its turn, that it waits, that it has work there */

@@ -26,6 +26,7 @@ class Claim(NamedTuple):
     limit_permille: int
     limited_until_ns: int
     nr_limits: int
+    turn_ns: int
     space: int = 0
     is_urgent: bool = False
 
@@ -97,6 +98,7 @@ def _claim(each: ffi.CData) -> Claim:
         limit_permille=each.limit_permille,
         limited_until_ns=each.limited_until_ns,
         nr_limits=each.nr_limits,
+        turn_ns=each.turn_ns,
         space=each.space,
         is_urgent=bool(each.is_urgent),
     )

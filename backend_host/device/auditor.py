@@ -8,7 +8,7 @@ Mended, and an alarm, without blame:
   a word that no worker writes, counts of unused grants and turns that are not likely (forgeries.py)
   seen by two looks in a row: a bit in `users`, `waiting` or `running` that is not what its owner's phase says
   a turn that began in the future, or a holder that is kept off the device in the future
-  a holder that by its own word does not use the grant, or that has it beyond its slice and charges itself nothing, while no kernel of it keeps
+  a holder that by its own word does not use the grant, or that has it beyond its turn and charges itself nothing, while no kernel of it keeps
   a device that takes none back: the next one gets it
 
 Evidence, which ends the vGPU's workers, with the reason:
@@ -123,7 +123,7 @@ class Auditor(Looking):
         if before is None:
             return is_busy
         self._collect(before, audit)
-        if why := self._forgeries.seen(before, audit, self._page.slice_ns):
+        if why := self._forgeries.seen(before, audit):
             self.nr_mended += 1
             self._alarm(why, self._forgeries.nr_unused(audit))
             self._page.set_unused(self._forgeries.nr_unused(audit))
@@ -191,7 +191,7 @@ class Auditor(Looking):
         return claim is not None and claim.uses and audit.others_wait(vgpu)
 
     def _take_back(self, before: Audit, audit: Audit) -> None:
-        """From a holder that does not use the grant: by its own word, or by its charges, beyond its slice."""
+        """From a holder that does not use the grant: by its own word, or by its charges, beyond its turn's length."""
         vgpu = audit.holder
         if vgpu is None or not audit.others_wait(vgpu):
             self._turn = None
@@ -205,7 +205,8 @@ class Auditor(Looking):
         if turn.figures != figures:
             turn.figures, turn.figures_ns = figures, audit.at_ns
         still_ns = STILL_NS if any(claim.works for claim in claims) else 1
-        is_over = audit.at_ns - turn.since_ns > self._page.slice_ns + int(LOOK_S * 1e9)
+        turn_ns = max((claim.turn_ns for claim in claims), default=0)
+        is_over = audit.at_ns - turn.since_ns > turn_ns + int(LOOK_S * 1e9)
         is_still = audit.at_ns - turn.figures_ns >= still_ns
         is_used = any(claim.uses for claim in claims)
         if is_used and not (is_over and is_still and not self._keeps_device(turn, vgpu, audit.at_ns)):

@@ -53,7 +53,7 @@ class Forgeries:
         self._mends, self._mended_ns = max(0.0, self._mends - leaked) + 1, now_ns
         return self._mends >= _MENDS_MOST
 
-    def seen(self, before: Audit, audit: Audit, slice_ns: int) -> str:
+    def seen(self, before: Audit, audit: Audit) -> str:
         """What of it there is since the last look; "": nothing."""
         if audit.is_apart or before.is_apart:
             self._counts.clear()  # what the daemon counted is true
@@ -63,7 +63,7 @@ class Forgeries:
         whose = [vgpu for vgpu in range(MAX_VGPUS) if self._miscounted(vgpu, audit, audit.at_ns - before.at_ns)]
         if whose:
             return f"unused grants of vGPU {whose[0]}"
-        return "turns out of turn" if self._is_out_of_turn(before, audit, slice_ns) else ""
+        return "turns out of turn" if self._is_out_of_turn(before, audit) else ""
 
     def nr_unused(self, audit: Audit) -> list[int]:
         """How many grants each vGPU did not use, as far as that is believed: what came in a window with too many is not."""
@@ -95,15 +95,15 @@ class Forgeries:
             count.at_begin, count.begun_ns = claim.nr_unused, audit.at_ns
         return False
 
-    def _is_out_of_turn(self, before: Audit, audit: Audit, slice_ns: int) -> bool:
-        """Whether again and again ones have turns that stand behind who waits, or keep one open beyond its slice."""
+    def _is_out_of_turn(self, before: Audit, audit: Audit) -> bool:
+        """Whether again and again ones have turns that stand behind who waits, or keep one open beyond its length."""
         vgpu = audit.holder
         if vgpu is None or (holder := audit.claim(vgpu)) is None or audit.is_closed:
             return False
         earlier = before.claim(vgpu)
         if holder.is_urgent or (earlier is not None and earlier.is_urgent):
             return False  # and goes before all, as the daemon says
-        turn_ns = audit.at_ns - before.at_ns + _LATE_NS + (slice_ns if audit.turn == before.turn else 0)
+        turn_ns = audit.at_ns - before.at_ns + _LATE_NS + (holder.turn_ns if audit.turn == before.turn else 0)
         first = min((claim.standing for claim in _put_off(before, audit, vgpu)), default=holder.standing)
         is_behind = holder.standing_per_ns > 0 and holder.standing - first > holder.standing_per_ns * turn_ns
         self._nr_out_of_turn = self._nr_out_of_turn + 1 if is_behind else 0

@@ -317,6 +317,20 @@ def test_turns_of_one_that_stands_behind_who_waits_alarm(scene: Scene) -> None:
     assert scene.ended == {}
 
 
+@pytest.mark.parametrize(("budget_ns", "alarms"), [(300 * MS, set()), (0, {"turns out of turn"})])
+def test_a_turn_is_out_of_turn_beyond_its_own_length(scene: Scene, budget_ns: int, alarms: set[str]) -> None:
+    """Which may be more than a slice, by its policy or by bursts."""
+    contended(scene)
+    scene.control.set_slice_ns(6 * MS)
+    for each in (scene.one, scene.two, scene.three):
+        scene.control.set_standing(each.vgpu, 0.0, 1.0, charged_ns=0, budget_ns=budget_ns)
+    scene.one.add(USED, 250 * MS)
+    for _ in range(20):
+        scene.one.add(USED, 1)
+        scene.look()
+    assert set(scene.alarms) == alarms
+
+
 def test_a_word_that_no_worker_writes_alarms_at_once(scene: Scene) -> None:
     contended(scene)
     scene.write(WORD, 7 << 32 | 40_000)

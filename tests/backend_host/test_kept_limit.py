@@ -11,7 +11,9 @@ SLICE_NS, LOOK_NS, PERMILLE = 6 * MS, 40 * MS, 905
 
 
 def claim(used_ns: int, limited_until_ns: int, nr_limits: int = 1) -> Claim:
-    return Claim(1, used_ns, 0, 0, 1, 0, 0.0, 0.0, 0, False, False, False, PERMILLE, limited_until_ns, nr_limits)
+    return Claim(
+        1, used_ns, 0, 0, 1, 0, 0.0, 0.0, 0, False, False, False, PERMILLE, limited_until_ns, nr_limits, SLICE_NS
+    )
 
 
 def looks(kept: KeptLimit, used_ns: int, limited_until_ns: int, from_ns: int, nr: int, nr_limits: int = 1) -> bool:

@@ -26,12 +26,17 @@ static inline uint64_t fgw_stamp_tag(uint64_t stamp)
     return stamp & ~FGW_SLICE_TIME_MASK;
 }
 
-/* Tells how long its turn may last while others wait. */
+/* Tells how long a vGPU's turn may last while others wait. */
+static inline uint64_t fgw_vgpu_turn_ns(const struct fgw_control *control, const struct fgw_decided_vgpu *vgpu)
+{
+    const uint64_t budget_ns = atomic_load_explicit(&vgpu->budget_ns, memory_order_relaxed);
+    return budget_ns != 0 ? budget_ns : atomic_load_explicit(&control->decided->slice_ns, memory_order_relaxed);
+}
+
+/* The same of its own. */
 static inline uint64_t fgw_grant_slice_ns(const struct fgw_grantee *grantee)
 {
-    const uint64_t budget_ns = atomic_load_explicit(&grantee->decided->budget_ns, memory_order_relaxed);
-    return budget_ns != 0 ? budget_ns
-                          : atomic_load_explicit(&grantee->control->decided->slice_ns, memory_order_relaxed);
+    return fgw_vgpu_turn_ns(grantee->control, grantee->decided);
 }
 
 /* Tells whether the device runs what several vGPUs have on it in turn. */
