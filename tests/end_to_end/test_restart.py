@@ -154,7 +154,7 @@ def test_a_program_at_its_kernel(host: Host, way: Callable[[Host], None]) -> Non
     stop.touch()
     assert child.communicate(timeout=60)[0] == "synchronize: cudaSuccess\nPASS\n"
     wait_until(lambda: not vgpus(host), "its vGPU goes with it")
-    assert not is_there(worker)
+    wait_until(lambda: not is_there(worker), "its worker goes, too")
 
 
 def test_a_worker_that_died_while_no_daemon_was_there(host: Host) -> None:
