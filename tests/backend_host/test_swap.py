@@ -3,6 +3,7 @@
 import contextlib
 import random
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ STEP = 2 << 20
 CAPACITY = 16 * STEP
 DEVICE = 4 << 30
 """Memory of softgpu's; it is only taken as it is written to."""
+PAUSE_NS = 20_000_000
+"""More than a switch to another vGPU and back, and than a twentieth of a burst."""
 OUT_OF_MEMORY, INVALID_VALUE = 2, 1
 
 
@@ -219,6 +222,32 @@ def test_nothing_is_submitted_until_all_is_back(served: Served) -> None:
     assert served.gpu_ns() >= before
     assert words(guest, addresses)[1:] == numbered(3)[1:]
     assert first_word(guest, addresses[0]) == 9
+
+
+def test_a_wait_for_memory_is_no_pause(served: Served) -> None:
+    """A pause ends with what the program wants next, and not when its memory is there."""
+
+    def nr_bursts() -> int:
+        worker = served.host.control.worker(served.worker.slot)
+        assert worker is not None
+        return worker.nr_bursts
+
+    guest = served.guest
+    addresses = filled(guest, 3)
+    assert served.gpu_ns() > 0
+    bring_out(served)
+    paused_ns = time.monotonic_ns()
+    wait_until(lambda: time.monotonic_ns() - paused_ns > PAUSE_NS, "it pauses")
+    assert nr_bursts() == 0
+    slot = guest.begin("cuMemsetD32Async", dstDevice=addresses[0], ui=9, N=4, hStream=0)
+    wait_until(lambda: nr_bursts() == 1, "the pause has ended")
+    wait_for(served, lambda each: each.displaced_since_ns != 0, "it waits for its memory")
+    waiting_ns = time.monotonic_ns()
+    wait_until(lambda: time.monotonic_ns() - waiting_ns > PAUSE_NS, "for as long as a pause lasts")
+    set_target(served, CAPACITY)
+    assert guest.finish("cuMemsetD32Async", slot).result == 0
+    guest.ok("cuCtxSynchronize")
+    assert nr_bursts() == 1
 
 
 def test_memory_beyond_the_target_comes_with_the_first_use(served: Served) -> None:

@@ -231,6 +231,9 @@ void fgw_turn_poll(struct fgw_worker *worker, uint64_t now_ns)
     }
     if (!is_running) {
         fgw_charge_lost(worker);
+        if (fgw_turn_awaits_memory(worker)) {
+            fgw_patience_end_pause(worker, now_ns); /* it wants something: waiting for memory is none */
+        }
     }
     struct fgw_outlook outlook = fgw_outlook_take(&worker->grantee, now_ns);
     if (fgw_beside_poll(worker, &outlook)) {
