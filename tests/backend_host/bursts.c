@@ -1,4 +1,5 @@
 /* What a worker is charged for bursts of work in its turn, for test_bursts.py: a control page, and two vGPUs on it. */
+#include "page/account.h"
 #include "page/bell.h"
 #include "page/control.h"
 #include "track/state.h"
@@ -48,6 +49,29 @@ uint64_t burst(uint64_t took_ns)
     track.nr_unfinished = 0;
     fgw_charge_finished(&worker, 1, track.begun_ns + took_ns);
     return track.begun_ns + took_ns - turn.patience.burst_since_ns;
+}
+
+/* The same, and just before its end the mate charges itself for a moment. */
+uint64_t burst_beside(uint64_t took_ns, uint64_t moment_ns)
+{
+    track.begun_ns = fgw_clock_ns();
+    track.last_finish_ns = track.begun_ns;
+    track.nr_unfinished = 1;
+    fgw_charge_started(&worker, true, track.begun_ns);
+    const uint64_t end_ns = track.begun_ns + took_ns;
+    while (fgw_clock_ns() < end_ns) {
+    }
+    fgw_grant_charge(&mate, end_ns - moment_ns, end_ns);
+    track.nr_unfinished = 0;
+    fgw_charge_finished(&worker, 1, end_ns);
+    return end_ns - turn.patience.burst_since_ns;
+}
+
+/* The mate charges itself for so long from now on. */
+void mate_charges(uint64_t took_ns)
+{
+    const uint64_t now_ns = fgw_clock_ns();
+    fgw_grant_charge(&mate, now_ns, now_ns + took_ns);
 }
 
 void close_turn(void)

@@ -19,8 +19,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = load_parts("bursts", PARTS, tmp_path_factory.mktemp("bursts"))
     library.begin.argtypes = [Objects, ctypes.c_uint64, ctypes.c_bool, ctypes.c_bool]
     library.begin.restype = ctypes.c_bool
-    library.burst.argtypes = [ctypes.c_uint64]
-    library.burst.restype = library.used_ns.restype = library.held_ns.restype = ctypes.c_uint64
+    library.burst.argtypes = library.mate_charges.argtypes = [ctypes.c_uint64]
+    library.burst_beside.argtypes = [ctypes.c_uint64] * 2
+    library.burst.restype = library.burst_beside.restype = library.used_ns.restype = library.held_ns.restype = (
+        ctypes.c_uint64
+    )
     return library
 
 
@@ -52,3 +55,12 @@ def test_nobody_is_kept_off_the_device(
         library.close_turn()
     took_ns = library.burst(MS)
     assert (library.used_ns(), library.held_ns()) == (took_ns - LATENCY_NS, 0)
+
+
+def test_a_charge_of_another_program_of_the_vgpu_makes_nothing_free(library: ctypes.CDLL, objects: list[int]) -> None:
+    """Nor does it cost more than its own once the work has ended."""
+    assert library.begin(Objects(*objects), LATENCY_NS, False, True)
+    took_ns = library.burst_beside(MS, 1000)
+    assert library.used_ns() == took_ns - LATENCY_NS
+    library.mate_charges(1000)
+    assert library.used_ns() == took_ns - LATENCY_NS + 1000

@@ -3,6 +3,7 @@
 import math
 import mmap
 import os
+import random
 import threading
 import time
 
@@ -373,6 +374,71 @@ def test_overlapping_work_of_one_vgpu_is_charged_once(control: ControlPage) -> N
     lib.fgw_grant_charge(two.grantee, 50, 60)
     assert charges(before, control.vgpus()) == {vgpu: 40}
     assert [worker.gpu_ns for worker in control.workers()] == [20, 20]
+
+
+def test_time_in_which_another_one_of_the_vgpu_has_work_there_is_not_passed_over(control: ControlPage) -> None:
+    """A call of the driver holds that one up, and it charges late. What is left of it then is charged as its own."""
+    vgpu = control.vgpu_take()
+    one, two = Player(control, vgpu), Player(control, vgpu)
+    before = control.vgpus()
+    lib.fgw_grant_show_uncharged(one.grantee, 100 * MS)
+    lib.fgw_grant_set_running(one.grantee, True)
+    lib.fgw_grant_charge(two.grantee, 4_900 * MS, 4_900 * MS + 10)
+    assert charges(before, control.vgpus()) == {vgpu: 4_800 * MS + 10}
+    lib.fgw_grant_charge(one.grantee, 100 * MS, 5_000 * MS)
+    assert charges(before, control.vgpus()) == {vgpu: 4_900 * MS}
+    assert [worker.gpu_ns for worker in control.workers()] == [4_900 * MS - 10, 10]
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_time_in_which_nobody_of_the_vgpu_has_work_there_is_passed_over(control: ControlPage, is_dead: bool) -> None:
+    vgpu = control.vgpu_take()
+    one, two = Player(control, vgpu), Player(control, vgpu)
+    before = control.vgpus()
+    lib.fgw_grant_show_uncharged(one.grantee, 100 * MS)
+    lib.fgw_grant_set_running(one.grantee, True)
+    if is_dead:
+        control.repair(one.slot)
+    else:
+        lib.fgw_grant_charge(one.grantee, 100 * MS, 200 * MS)
+        lib.fgw_grant_show_uncharged(one.grantee, 0)
+        lib.fgw_grant_set_running(one.grantee, False)
+    lib.fgw_grant_charge(two.grantee, 4_900 * MS, 4_901 * MS)
+    assert charges(before, control.vgpus()) == {vgpu: MS if is_dead else 101 * MS}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_vgpu_is_charged_for_the_time_in_which_any_of_its_workers_has_work_there(
+    control: ControlPage, seed: int
+) -> None:
+    """Whichever of them charges, however late."""
+    draw = random.Random(seed)
+    vgpu = control.vgpu_take()
+    players = [Player(control, vgpu) for _ in range(3)]
+    before = control.vgpus()
+    since_ns: dict[int, int] = {}
+    times, now_ns = [], 1
+    for _ in range(300):
+        now_ns += draw.choice((1, 10, 500, 5_000))
+        number = draw.randrange(3)
+        grantee, goes_on = players[number].grantee, draw.random() < 0.6
+        begun_ns = since_ns.pop(number, None)
+        if begun_ns is not None:
+            lib.fgw_grant_charge(grantee, begun_ns, now_ns)
+            times.append((begun_ns, now_ns))
+        if goes_on:
+            since_ns[number] = now_ns
+        lib.fgw_grant_show_uncharged(grantee, now_ns if goes_on else 0)
+        lib.fgw_grant_set_running(grantee, goes_on)
+    for number, begun_ns in since_ns.items():
+        lib.fgw_grant_charge(players[number].grantee, begun_ns, now_ns)
+        times.append((begun_ns, now_ns))
+    expected_ns, until_ns = 0, 0
+    for from_ns, to_ns in sorted(times):
+        expected_ns += max(0, to_ns - max(from_ns, until_ns))
+        until_ns = max(until_ns, to_ns)
+    assert charges(before, control.vgpus()) == {vgpu: expected_ns}
+    assert sum(worker.gpu_ns for worker in control.workers()) == expected_ns
 
 
 def test_the_bell_is_not_missed(control: ControlPage) -> None:

@@ -3,7 +3,9 @@
  *
  * Memory is counted in each worker's slot alone and the vGPU's is the sum, so that a death leaves nothing to correct.
  * GPU time of workers of one vGPU may overlap; a common time, up to which the vGPU has been charged, keeps the overlap
- * from being charged twice. Time in which several vGPUs have work on the device is charged to each in part: space.h.
+ * from being charged twice. It passes over no time in which one of them has work on the device: who charges last is
+ * held up by a call of the driver, and one kernel of another would have the vGPU pay for nothing before it. Time in
+ * which several vGPUs have work on the device is charged to each in part: space.h.
  */
 #include "page/account.h"
 
@@ -33,23 +35,57 @@ static uint64_t spared_ns(struct fgw_grantee *grantee, uint64_t from_ns, uint64_
     return ns;
 }
 
+/* A worker whose work on the device is not charged for the longest. */
+struct uncharged {
+    struct fgw_worker_slot *slot;
+    uint64_t since_ns;
+};
+
+/* Tells which of the vGPU's workers that is, if it is so since before `from_ns`; else there is none. */
+static struct uncharged uncharged_before(const struct fgw_grantee *grantee, uint64_t from_ns)
+{
+    struct uncharged found = {.slot = NULL, .since_ns = from_ns};
+    for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
+        uint64_t running = atomic_load_explicit(&grantee->control->grant->running.words[i], memory_order_relaxed) &
+                           atomic_load_explicit(&grantee->decided->members.words[i], memory_order_relaxed);
+        for (; running != 0; running &= running - 1) {
+            const uint32_t index = i * 64 + (uint32_t)__builtin_ctzll(running);
+            struct fgw_worker_slot *slot = &grantee->control->own[grantee->number - 1]->workers[index];
+            const uint64_t since_ns = atomic_load_explicit(&slot->uncharged_since_ns, memory_order_relaxed);
+            if (since_ns != 0 && since_ns < found.since_ns) {
+                found = (struct uncharged){.slot = slot, .since_ns = since_ns};
+            }
+        }
+    }
+    return found;
+}
+
 /* Charges this part of the time that is not charged yet. */
 static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, struct fgw_fraction part)
 {
     uint64_t until_ns = atomic_load_explicit(&grantee->account->charged_until_ns, memory_order_relaxed);
+    struct uncharged first = {.slot = NULL, .since_ns = from_ns};
     uint64_t start_ns;
     if (to_ns > from_ns) {
         atomic_fetch_add_explicit(&grantee->slot->busy_ns, to_ns - from_ns, memory_order_relaxed);
     }
+    if (from_ns > until_ns) {
+        first = uncharged_before(grantee, from_ns);
+    }
     do {
-        start_ns = from_ns > until_ns ? from_ns : until_ns;
+        start_ns = first.since_ns > until_ns ? first.since_ns : until_ns;
         if (start_ns >= to_ns) {
             return;
         }
     } while (!atomic_compare_exchange_weak(&grantee->account->charged_until_ns, &until_ns, to_ns));
     const uint64_t used_ns = (to_ns - start_ns - spared_ns(grantee, start_ns, to_ns)) * part.of / part.in;
+    uint64_t first_ns = start_ns < from_ns ? (from_ns - start_ns) * part.of / part.in : 0;
+    first_ns = first_ns < used_ns ? first_ns : used_ns;
     atomic_fetch_add_explicit(&grantee->account->used_ns, used_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns - first_ns, memory_order_relaxed);
+    if (first_ns != 0) {
+        atomic_fetch_add_explicit(&first.slot->gpu_ns, first_ns, memory_order_relaxed);
+    }
     fgw_allowance_charge(grantee, used_ns, to_ns);
     if (fgw_space_is_critical(grantee) && (!grantee->is_user || grantee->is_ahead || fgw_space_keeps_out(grantee))) {
         atomic_fetch_add_explicit(&grantee->slot->out_of_turn_ns, used_ns, memory_order_relaxed);
@@ -59,6 +95,11 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
 void fgw_grant_charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
     charge(grantee, from_ns, to_ns, fgw_space_part(grantee));
+}
+
+void fgw_grant_show_uncharged(struct fgw_grantee *grantee, uint64_t since_ns)
+{
+    atomic_store_explicit(&grantee->slot->uncharged_since_ns, since_ns, memory_order_relaxed);
 }
 
 void fgw_grant_charge_half(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)

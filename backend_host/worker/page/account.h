@@ -6,8 +6,11 @@
 
 /* cffi: begin */
 /* The GPU worked for this worker in [from_ns, to_ns]. What another worker of the vGPU was charged for the same time is
- * not charged again; where other vGPUs have work on the device too, it is charged in part. */
+ * not charged again; where other vGPUs have work on the device too, it is charged in part. Time before that in which
+ * another worker of the vGPU has work there is charged as that one's first. */
 void fgw_grant_charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
+/* Its work on the device is not charged from then on; 0: it has none there. */
+void fgw_grant_show_uncharged(struct fgw_grantee *grantee, uint64_t since_ns);
 /* Charges half of it, whoever else has work on the device. */
 void fgw_grant_charge_half(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
 /* The holder, of another vGPU, is not charged for the time until then, or for 2 ms of a turn: it is kept off the

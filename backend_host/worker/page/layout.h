@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 20u
+#define FGW_CONTROL_VERSION 21u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -293,6 +293,8 @@ struct fgw_worker_slot {
     _Atomic uint64_t
         displaced_since_ns;       /* it has something to submit, and its memory is not on the device; 0: not so */
     _Atomic uint64_t ahead_bytes; /* of its memory, that are on the device that it goes to, too */
+    _Atomic uint64_t
+        uncharged_since_ns; /* it has work on the device, which is not charged from then on; 0: it has none */
     struct fgw_round rounds[FGW_NR_ROUNDS]; /* the newest of nr_rounds */
 };
 

@@ -32,6 +32,13 @@ static void set_work(struct fgw_worker *worker, enum fgw_work work)
     fgw_phase_change(worker, fgw_phase_of(fgw_phase_stand(worker->turn->phase), work));
 }
 
+/* Others of its vGPU are to know since when it has work on the device that is not charged, or that it has none. */
+static void show(struct fgw_worker *worker, bool is_running)
+{
+    fgw_grant_show_uncharged(&worker->grantee, is_running ? worker->turn->charging.until_ns : 0);
+    fgw_grant_set_running(&worker->grantee, is_running);
+}
+
 void fgw_charge_started(struct fgw_worker *worker, bool was_empty, uint64_t begun_ns)
 {
     if (!was_empty && is_on_device(worker)) {
@@ -43,7 +50,7 @@ void fgw_charge_started(struct fgw_worker *worker, bool was_empty, uint64_t begu
     if (!is_on_device(worker)) {
         set_work(worker, FGW_WORK_ON);
     }
-    fgw_grant_set_running(&worker->grantee, true);
+    show(worker, true);
     fgw_track_measure_from(worker, from_ns);
     fgw_patience_begin_burst(worker, from_ns);
 }
@@ -56,9 +63,10 @@ void fgw_charge_so_far(struct fgw_worker *worker, uint64_t now_ns)
     if (fgw_phase_work(worker->turn->phase) == FGW_WORK_PAID) { /* a tail that is longer than it should be */
         set_work(worker, FGW_WORK_ON);
     }
-    fgw_grant_set_running(&worker->grantee, true);
+    show(worker, true);
     fgw_grant_charge(&worker->grantee, worker->turn->charging.until_ns, now_ns);
     worker->turn->charging.until_ns = now_ns;
+    fgw_grant_show_uncharged(&worker->grantee, now_ns);
 }
 
 void fgw_charge_if_due(struct fgw_worker *worker, uint64_t now_ns)
@@ -90,7 +98,7 @@ void fgw_charge_finished(struct fgw_worker *worker, uint32_t nr, uint64_t now_ns
         fgw_latency_finish(worker, now_ns);
         fgw_charge_so_far(worker, now_ns);
         hold_for_latency(worker, now_ns);
-        fgw_grant_set_running(&worker->grantee, false);
+        show(worker, false);
         set_work(worker, FGW_WORK_NONE);
         fgw_patience_end_burst(worker, now_ns);
         fgw_burst_pause(&worker->turn->bursts,
@@ -101,7 +109,7 @@ void fgw_charge_finished(struct fgw_worker *worker, uint32_t nr, uint64_t now_ns
 void fgw_charge_lost(struct fgw_worker *worker)
 {
     if (is_on_device(worker)) {
-        fgw_grant_set_running(&worker->grantee, false);
+        show(worker, false);
         set_work(worker, FGW_WORK_NONE);
     }
 }
@@ -109,7 +117,7 @@ void fgw_charge_lost(struct fgw_worker *worker)
 void fgw_charge_tail(struct fgw_worker *worker, uint64_t left_ns, uint64_t now_ns)
 {
     fgw_grant_charge(&worker->grantee, now_ns, now_ns + left_ns);
-    fgw_grant_set_running(&worker->grantee, false);
+    show(worker, false);
     worker->turn->charging.until_ns = now_ns + FGW_TAIL_NS;
 }
 
@@ -117,21 +125,21 @@ void fgw_charge_end_tail(struct fgw_worker *worker, uint64_t now_ns)
 {
     if (fgw_phase_work(worker->turn->phase) == FGW_WORK_PAID && worker->turn->charging.until_ns > now_ns) {
         worker->turn->charging.until_ns = now_ns;
-        fgw_grant_set_running(&worker->grantee, true);
+        show(worker, true);
     }
 }
 
 void fgw_charge_off(struct fgw_worker *worker, uint64_t asked_ns, uint64_t off_ns)
 {
     fgw_grant_charge_half(&worker->grantee, asked_ns, off_ns);
-    fgw_grant_set_running(&worker->grantee, false);
+    show(worker, false);
 }
 
 void fgw_charge_back(struct fgw_worker *worker, uint64_t now_ns)
 {
     worker->turn->charging.until_ns = now_ns;
     set_work(worker, FGW_WORK_ON);
-    fgw_grant_set_running(&worker->grantee, true);
+    show(worker, true);
 }
 
 void fgw_charge_end_begin(struct fgw_worker *worker)
