@@ -12,7 +12,8 @@
 #include "client/service.h"
 #include "client/state.h"
 #include "client/stream.h"
-#include "track/state.h"
+#include "track/legacy.h"
+#include "track/sync.h"
 #include "turn/yield.h"
 
 static CUresult allocate(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes,
@@ -41,10 +42,20 @@ static CUresult allocate(struct fgw_worker *worker, struct fgw_memory_pool *pool
     return result;
 }
 
+/* Tells whether what is freed in the stream may still be used. */
+static bool may_be_used(struct fgw_worker *worker, struct fgw_stream *stream)
+{
+    fgw_legacy_involve(worker, stream);
+    if (stream->nr_unmarked == 0) {
+        fgw_stream_mark(worker, stream); /* where there is no work to be marked, no other mark need come */
+    }
+    return !fgw_pool_is_done(stream, stream->last_seq);
+}
+
 void fgw_pool_free(struct fgw_worker *worker, const struct fgw_range *range, struct fgw_stream *stream)
 {
     struct fgw_memory_pool *pool = range->pool;
-    const bool is_waiting = stream && !fgw_pool_is_done(stream, stream->last_seq);
+    const bool is_waiting = stream && may_be_used(worker, stream);
     if (is_waiting) {
         stream->nr_waiters++;
     }
@@ -142,6 +153,9 @@ CUresult fgw_serve_cuMemFreeAsync(struct fgw_worker *worker, const struct fgw_re
     }
     CUresult result = worker->driver.cuMemFreeAsync(fixed->address, stream->native);
     uint64_t graph;
+    if (result == CUDA_SUCCESS && !is_captured) {
+        fgw_stream_touch(worker, stream);
+    }
     if (result == CUDA_SUCCESS && is_captured && fgw_capture_graph(worker, stream->native, &graph) == CUDA_SUCCESS) {
         fgw_graph_memory_add_free(worker, graph);
     }

@@ -87,6 +87,13 @@ void fgw_stream_free_if_unused(struct fgw_stream *stream)
     }
 }
 
+bool fgw_stream_is_blocking(struct fgw_worker *worker, const struct fgw_stream *stream)
+{
+    unsigned int flags = CU_STREAM_NON_BLOCKING;
+    return worker->driver.cuStreamGetFlags && worker->driver.cuStreamGetFlags(stream->native, &flags) == CUDA_SUCCESS &&
+           (flags & CU_STREAM_NON_BLOCKING) == 0;
+}
+
 /* The driver's status of a capture: true also when asking is an error, as for the legacy stream beside a capturing one.
  */
 bool fgw_stream_is_captured(struct fgw_worker *worker, const struct fgw_stream *stream)

@@ -19,6 +19,8 @@ void fgw_stream_remove(struct fgw_stream *stream);
 CUstream fgw_stream_side(struct fgw_worker *worker);
 void fgw_stream_free_if_unused(struct fgw_stream *stream);
 
+/* Tells whether it goes by the order of the legacy default stream. */
+bool fgw_stream_is_blocking(struct fgw_worker *worker, const struct fgw_stream *stream);
 bool fgw_stream_is_captured(struct fgw_worker *worker, const struct fgw_stream *stream);
 /* `graph`: the number of the graph that it makes, which goes with the stream; 0: the guest made it. */
 void fgw_stream_capture_begins(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t graph);

@@ -127,7 +127,9 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
             fgw_sync_submitted(worker, stream);
         } else {
             fgw_behind_after(worker, service, request, stream);
-            fgw_stream_touch(worker, stream);
+            if (service->number != FGV_CALL_cuMemFreeAsync) { /* a pool that gets memory back puts nothing there */
+                fgw_stream_touch(worker, stream);
+            }
             fgw_recorded_note(worker, service, request, stream);
             fgw_gate_close(worker, stream, request);
         }

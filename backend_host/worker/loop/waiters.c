@@ -17,6 +17,7 @@
 #include "loop/answer.h"
 #include "loop/serve.h"
 #include "loop/state.h"
+#include "track/legacy.h"
 #include "track/state.h"
 #include "track/sync.h"
 
@@ -128,20 +129,6 @@ static bool mark_for(struct fgw_worker *worker, const struct fgw_waiter *waiter)
     return is_marked;
 }
 
-/* The legacy stream is done when the blocking streams before it are: an empty look at it would miss them. */
-static void involve_legacy(struct fgw_worker *worker, struct fgw_stream *stream)
-{
-    if (stream != &stream->context->legacy) {
-        return;
-    }
-    for (const struct fgw_stream *other = stream->context->streams; other; other = other->next) {
-        if (other != stream && other->last_seq > stream->marked_seq && !is_stream_done(other, worker->track->seq)) {
-            fgw_stream_touch(worker, stream);
-            return;
-        }
-    }
-}
-
 /*
  * A synchronisation of which nothing is open: the marks said all that the driver could say, and asking it costs about
  * 2 us. It is asked all the same when kernels may have printed, because that comes out then, and about what is
@@ -189,7 +176,9 @@ bool fgw_waiters_add(struct fgw_worker *worker, const struct fgw_service *servic
         if (!probe.stream) {
             return false; /* the handler says that the handle is bad */
         }
-        involve_legacy(worker, probe.stream);
+        if (probe.stream == &probe.stream->context->legacy) { /* of another one nothing more is waited for */
+            fgw_legacy_involve(worker, probe.stream);
+        }
     } else if (service->waits == FGV_WAITS_EVENT) {
         probe.event = number_at(request, service->event_offset);
         CUresult result = event_error(worker, &probe);

@@ -23,23 +23,16 @@ static struct fgw_behind *find(struct fgw_worker *worker, uint64_t number)
     return NULL;
 }
 
-static bool is_blocking(struct fgw_worker *worker, const struct fgw_stream *stream)
-{
-    unsigned int flags = CU_STREAM_NON_BLOCKING;
-    return worker->driver.cuStreamGetFlags && worker->driver.cuStreamGetFlags(stream->native, &flags) == CUDA_SUCCESS &&
-           (flags & CU_STREAM_NON_BLOCKING) == 0;
-}
-
 /* Tells what the next thing in the stream will wait for. */
 static uint64_t host_before(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
     const struct fgw_stream *legacy = &stream->context->legacy;
     uint64_t number = stream->behind_host;
     if (stream != legacy) {
-        return legacy->behind_host > number && is_blocking(worker, stream) ? legacy->behind_host : number;
+        return legacy->behind_host > number && fgw_stream_is_blocking(worker, stream) ? legacy->behind_host : number;
     }
     for (const struct fgw_stream *other = stream->context->streams; other; other = other->next) {
-        if (other->behind_host > number && !other->is_gone && is_blocking(worker, other)) {
+        if (other->behind_host > number && !other->is_gone && fgw_stream_is_blocking(worker, other)) {
             number = other->behind_host;
         }
     }
