@@ -155,6 +155,18 @@ def test_what_a_pool_keeps_goes_when_the_work_is_over(served: Served) -> None:
     assert guest.ok("cuMemPoolGetAttribute", attribute=RESERVED_HIGH).value == 0
 
 
+@pytest.mark.parametrize("is_shareable", [0, 1])
+def test_a_pool_that_is_trimmed_keeps_as_much_as_it_is_told_to(served: Served, is_shareable: int) -> None:
+    guest = served.primary()
+    guest.ok("cuMemPoolCreate", handle=POOL, is_shareable=is_shareable)
+    keep_everything(guest, POOL)
+    guest.cast_off("cuMemFreeAsync", address=pooled(guest, 3 * PAGE, POOL))
+    guest.ok("cuCtxSynchronize")
+    for keep, kept in ((1 << 64) - 1, POOL_STEP), (POOL_STEP, POOL_STEP), (POOL_STEP - 1, POOL_STEP), (0, 0):
+        guest.ok("cuMemPoolTrimTo", pool=POOL, keep_bytes=keep)
+        assert guest.ok("cuMemPoolGetAttribute", pool=POOL, attribute=RESERVED_CURRENT).value == kept
+
+
 def test_a_pool_has_a_size_of_its_own(served: Served) -> None:
     guest = served.primary()
     guest.ok("cuMemPoolCreate", handle=POOL, max_bytes=POOL_STEP)

@@ -76,7 +76,7 @@ static bool release_extent(struct fgw_worker *worker, struct fgw_memory_pool *po
     struct fgw_range extent;
     uint64_t dropped_bytes = 0;
     if (!fgw_span_last_whole(worker, block->address, block->bytes, &extent) ||
-        pool->blocks.reserved_bytes < keep_bytes + extent.bytes ||
+        pool->blocks.reserved_bytes - extent.bytes < keep_bytes ||
         !fgw_blocks_emptied(&pool->blocks, block, extent.address, extent.bytes)) {
         return false;
     }
@@ -105,7 +105,7 @@ static void release_piece(struct fgw_worker *worker, struct fgw_memory_pool *poo
     const uint64_t address = segment->address, bytes = segment->bytes;
     if (!segment->first->behind && segment->first->state == FGW_BLOCK_FREE &&
         (worker->calls->span.bytes != 0 || fgw_pool_is_idle(worker)) &&
-        pool->blocks.reserved_bytes >= keep_bytes + bytes) {
+        pool->blocks.reserved_bytes - bytes >= keep_bytes) {
         fgw_exports_forget(worker, address);
         fgw_blocks_remove(&pool->blocks, segment);
         fgw_span_free(worker, address, bytes);
