@@ -201,6 +201,19 @@ def test_a_context_that_is_made_again_has_its_own_prints(served: Served) -> None
     assert moved(served)[0] == before + 3 * STEP
 
 
+def test_a_move_that_the_driver_refuses_leaves_others_their_prints(tmp_path: Path) -> None:
+    """While the first one's copy is on its way. The last one, of zeros, would have the place of its prints."""
+    host = Host(build_between("refused_print", tmp_path))
+    with contextlib.contextmanager(serving)(host) as served:
+        guest = served.guest
+        addresses = filled(guest, 4)
+        guest.ok("cuMemsetD32Async", dstDevice=addresses[0], ui=0, N=STEP // 4, hStream=0)
+        guest.ok("cuCtxSynchronize")
+        bring_out(served)
+        set_target(served, CAPACITY)
+        assert words(guest, addresses) == [(0, 0), *numbered(4)[1:]]
+
+
 def test_nothing_is_submitted_until_all_is_back(served: Served) -> None:
     guest = served.guest
     addresses = filled(guest, 3)

@@ -123,11 +123,12 @@ static struct fgw_move *new_move(struct fgw_worker *worker, const struct fgw_ran
     return move;
 }
 
-/* The last one could not be begun. */
+/* The last one could not be begun: the next one has its place, and no other has. */
 static void drop_move(struct fgw_worker *worker)
 {
     struct fgw_swap *swap = &worker->calls->swap;
     worker->driver.cuEventDestroy_v2(swap->moves[--swap->nr_moves].end);
+    swap->nr_begun--;
 }
 
 /* NULL: there are none. */
