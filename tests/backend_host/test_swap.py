@@ -201,6 +201,24 @@ def test_a_context_that_is_made_again_has_its_own_prints(served: Served) -> None
     assert moved(served)[0] == before + 3 * STEP
 
 
+def test_a_context_that_is_made_again_has_anothers_prints(served: Served) -> None:
+    """What takes them was made in the other one while that was alone, and the driver launches it nowhere else."""
+    guest = served.guest
+    guest.ok("context_create", context=0, handle=PRIMARY + 1, is_primary=0)
+    guest.ok("context_destroy", handle=PRIMARY)
+    guest.context = PRIMARY + 1
+    addresses = filled(guest, 3)
+    bring_out(served)
+    set_target(served, CAPACITY)
+    assert words(guest, addresses) == numbered(3)
+    served.primary()
+    before = compared(served)[0]
+    bring_out(served)
+    assert compared(served)[0] == before + 3 * STEP, "they have prints"
+    set_target(served, CAPACITY)
+    assert words(guest, addresses) == numbered(3)
+
+
 def test_a_move_that_the_driver_refuses_leaves_others_their_prints(tmp_path: Path) -> None:
     """While the first one's copy is on its way. The last one, of zeros, would have the place of its prints."""
     host = Host(build_between("refused_print", tmp_path))

@@ -297,10 +297,22 @@ static bool has_to_go(const struct fgw_worker *worker)
     return resident_bytes - leaving_bytes > fgw_room_target_bytes(&worker->grantee);
 }
 
+/* The one in which prints are taken, if there is what takes them; NULL: there is none. */
+static struct fgw_context *context_for_moves(const struct fgw_worker *worker)
+{
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
+        struct fgw_context *context = worker->contexts[i];
+        if (context && fgw_swap_memory_is_of(worker->calls->swap.memory, context->native)) {
+            return context;
+        }
+    }
+    return fgw_context_any(worker);
+}
+
 static bool begin_moves(struct fgw_worker *worker, bool is_inward, uint64_t now_ns)
 {
     struct fgw_swap *swap = &worker->calls->swap;
-    struct fgw_context *context = fgw_context_any(worker);
+    struct fgw_context *context = context_for_moves(worker);
     bool has_begun = false;
     if (!context || !has_calls(worker) || now_ns - swap->tried_ns < AGAIN_NS) {
         return false;
