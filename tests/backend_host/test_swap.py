@@ -381,6 +381,25 @@ def test_a_capture_keeps_memory(served: Served) -> None:
     assert room(served).resident_bytes == 2 * STEP
 
 
+def test_a_value_that_is_to_be_written_keeps_memory(tmp_path: Path) -> None:
+    """No submission tells of it, and it must find its place."""
+    file = tmp_path / "held"
+    host = Host(build_between("held_write", tmp_path), {"FAIRGV_HELD_WRITE": str(file)}, shared=[tmp_path])
+    with contextlib.contextmanager(serving)(host) as served:
+        guest = served.guest
+        [address] = filled(guest, 1)
+        guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+        file.touch()
+        guest.ok("cuStreamWriteValue32_v2", stream=STREAM, addr=address, value=9)
+        set_target(served, 0)
+        wait_for(served, lambda each: each.keeps is Keeps.FOR_WORK, "it says why it stays")
+        assert room(served).resident_bytes == STEP
+        file.unlink()
+        bring_out(served)
+        set_target(served, CAPACITY)
+        assert first_word(guest, address) == 9
+
+
 def test_a_client_that_ends_while_memory_is_on_its_way(served: Served) -> None:
     guest = served.guest
     filled(guest, 8)

@@ -28,6 +28,12 @@ static bool is_wait_for_value(uint16_t call)
            call == FGV_CALL_cuStreamBatchMemOp_v2;
 }
 
+/* It is no submission. What it writes to may go, or be shared, once a mark behind it has passed. */
+static bool is_written_value(uint16_t call)
+{
+    return call == FGV_CALL_cuStreamWriteValue32_v2 || call == FGV_CALL_cuStreamWriteValue64_v2;
+}
+
 static bool may_gate(const struct fgw_worker *worker, uint16_t call)
 {
     return is_wait_for_value(call) || worker->track->nr_gates != 0;
@@ -50,7 +56,7 @@ void fgw_gate_prepare(struct fgw_worker *worker, struct fgw_stream *stream, uint
 
 void fgw_gate_close(struct fgw_worker *worker, struct fgw_stream *stream, const struct fgw_request *request)
 {
-    if (!may_gate(worker, request->header->call)) {
+    if (!may_gate(worker, request->header->call) && !is_written_value(request->header->call)) {
         return;
     }
     if (fgw_stream_mark(worker, stream) && stream->last_mark && stream->marked_seq == worker->track->seq &&
