@@ -10,6 +10,7 @@
 #include "call/call.h"
 #include "cuda_api/array_format.h"
 #include "cuda_api/prototypes.h"
+#include "memory/kept.h"
 
 #define MAX_LEVELS 32u
 
@@ -87,6 +88,24 @@ static CUresult array_number(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool is_
     return result;
 }
 
+static CUresult ask_for_array(uint64_t handle, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
+{
+    struct fgv_call call;
+    struct fgv_request_cuArray3DCreate_v2 *request =
+        fgv_call_begin(&call, FGV_CALL_cuArray3DCreate_v2, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    *request = (struct fgv_request_cuArray3DCreate_v2){.handle = handle,
+                                                       .width = descriptor->Width,
+                                                       .height = descriptor->Height,
+                                                       .depth = descriptor->Depth,
+                                                       .format = (uint32_t)descriptor->Format,
+                                                       .nr_channels = descriptor->NumChannels,
+                                                       .flags = descriptor->Flags};
+    return fgv_call_wait(&call, NULL, 0);
+}
+
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     uint64_t handle;
@@ -100,19 +119,10 @@ CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAl
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgv_call call;
-    struct fgv_request_cuArray3DCreate_v2 *request =
-        fgv_call_begin(&call, FGV_CALL_cuArray3DCreate_v2, sizeof(*request), 0);
-    if (request) {
-        *request = (struct fgv_request_cuArray3DCreate_v2){.handle = handle,
-                                                           .width = pAllocateArray->Width,
-                                                           .height = pAllocateArray->Height,
-                                                           .depth = pAllocateArray->Depth,
-                                                           .format = (uint32_t)pAllocateArray->Format,
-                                                           .nr_channels = pAllocateArray->NumChannels,
-                                                           .flags = pAllocateArray->Flags};
+    result = ask_for_array(handle, pAllocateArray);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_kept_give_back()) {
+        result = ask_for_array(handle, pAllocateArray);
     }
-    result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
     if (result == CUDA_SUCCESS) {
         *pHandle = (CUarray)(uintptr_t)handle;
     } else {
@@ -203,6 +213,25 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequ
 
 /* ---- mipmapped arrays ---- */
 
+static CUresult ask_for_mipmap(uint64_t handle, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint32_t nr_levels)
+{
+    struct fgv_call call;
+    struct fgv_request_cuMipmappedArrayCreate *request =
+        fgv_call_begin(&call, FGV_CALL_cuMipmappedArrayCreate, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    *request = (struct fgv_request_cuMipmappedArrayCreate){.handle = handle,
+                                                           .width = descriptor->Width,
+                                                           .height = descriptor->Height,
+                                                           .depth = descriptor->Depth,
+                                                           .format = (uint32_t)descriptor->Format,
+                                                           .nr_channels = descriptor->NumChannels,
+                                                           .flags = descriptor->Flags,
+                                                           .nr_levels = nr_levels};
+    return fgv_call_wait(&call, NULL, 0);
+}
+
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels)
 {
@@ -229,20 +258,10 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
         return result;
     }
     fgv_handle_set_object(FGV_HANDLE_MIPMAPPED_ARRAY, handle, mipmap);
-    struct fgv_call call;
-    struct fgv_request_cuMipmappedArrayCreate *request =
-        fgv_call_begin(&call, FGV_CALL_cuMipmappedArrayCreate, sizeof(*request), 0);
-    if (request) {
-        *request = (struct fgv_request_cuMipmappedArrayCreate){.handle = handle,
-                                                               .width = pMipmappedArrayDesc->Width,
-                                                               .height = pMipmappedArrayDesc->Height,
-                                                               .depth = pMipmappedArrayDesc->Depth,
-                                                               .format = (uint32_t)pMipmappedArrayDesc->Format,
-                                                               .nr_channels = pMipmappedArrayDesc->NumChannels,
-                                                               .flags = pMipmappedArrayDesc->Flags,
-                                                               .nr_levels = nr_levels};
+    result = ask_for_mipmap(handle, pMipmappedArrayDesc, nr_levels);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_kept_give_back()) {
+        result = ask_for_mipmap(handle, pMipmappedArrayDesc, nr_levels);
     }
-    result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
     if (result == CUDA_SUCCESS) {
         *pHandle = (CUmipmappedArray)(uintptr_t)handle;
     } else {

@@ -4,6 +4,7 @@
 #include "context/capture_rules.h"
 #include "context/context.h"
 #include "cuda_api/prototypes.h"
+#include "memory/kept.h"
 #include "memory/ranges.h"
 #include "memory/slabs.h"
 #include "memory/span.h"
@@ -40,7 +41,7 @@ static CUresult take_device(uint64_t *address, size_t bytes, uint64_t *place)
         }
     }
     CUresult result = ask_host(address, bytes); /* there may be less than a slab left, and enough */
-    return result == CUDA_ERROR_OUT_OF_MEMORY && fgv_slab_trim() ? ask_host(address, bytes) : result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY && fgv_kept_give_back() ? ask_host(address, bytes) : result;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)

@@ -7,8 +7,8 @@
 #include "base/handles.h"
 #include "call/call.h"
 #include "call/device.h"
-#include "context/pool_cache.h"
 #include "cuda_api/prototypes.h"
+#include "memory/kept.h"
 #include "region/client.h"
 
 /* Hangs on the number of an allocation, which is good for asking while it is held or mapped. */
@@ -90,7 +90,7 @@ static CUresult create(uint64_t handle, uint64_t bytes, const CUmemAllocationPro
 CUresult fgv_physical_create(uint64_t handle, uint64_t bytes, const CUmemAllocationProp *prop)
 {
     CUresult result = create(handle, bytes, prop);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_pool_cache_flush(0) && cuCtxSynchronize() == CUDA_SUCCESS) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_kept_give_back()) {
         result = create(handle, bytes, prop);
     }
     return result;

@@ -103,10 +103,11 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
     return result == CUDA_SUCCESS ? cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream) : result;
 }
 
+/* In the context that it was allocated in, with which it goes. */
 static bool keep(const struct fgv_range *range, uint64_t stream)
 {
     const struct fgv_memory_pool *pool = fgv_memory_pool_find((CUmemoryPool)(uintptr_t)range->owner);
-    if (!pool || pool->threshold_bytes == 0 || is_captured(stream)) {
+    if (!pool || pool->threshold_bytes == 0 || range->context_handle != fgv_thread.current || is_captured(stream)) {
         return false;
     }
     const struct fgv_pool_place place = {.pool = range->owner, .stream = stream, .context = fgv_thread.current};

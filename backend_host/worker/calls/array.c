@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/count.h"
+#include "calls/memory.h"
 #include "client/handles.h"
 #include "client/service.h"
 #include "client/state.h"
@@ -37,7 +38,7 @@ static CUresult array_new(struct fgw_worker *worker, const CUDA_ARRAY3D_DESCRIPT
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct fgw_array *array = calloc(1, sizeof(*array));
-    if (!array || !fgw_quota_take(&worker->grantee, bytes)) {
+    if (!array || !fgw_memory_take(worker, bytes)) {
         free(array);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -87,6 +88,10 @@ static CUresult create(struct fgw_worker *worker, enum fgv_handle_kind kind, uin
         return result;
     }
     result = create_native(&worker->driver, kind, &descriptor, nr_levels, &native);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        fgw_memory_trim(worker);
+        result = create_native(&worker->driver, kind, &descriptor, nr_levels, &native);
+    }
     if (result != CUDA_SUCCESS) {
         array_delete(worker, array);
         return result;

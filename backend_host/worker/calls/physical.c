@@ -69,13 +69,22 @@ static CUresult let_go(struct fgw_worker *worker, const struct fgw_physical *phy
     return CUDA_SUCCESS;
 }
 
-static CUresult create(struct fgw_worker *worker, uint64_t number, struct fgw_physical *physical)
+static CUresult make_or_promise(struct fgw_worker *worker, struct fgw_physical *physical)
 {
     const bool may_move =
         physical->compression == 0 && physical->rdma == 0 && fgw_span_may_move(worker, physical->bytes);
-    CUresult result = !may_move                          ? make(worker, physical)
-                      : promise(worker, physical->bytes) ? CUDA_SUCCESS
-                                                         : CUDA_ERROR_OUT_OF_MEMORY;
+    return !may_move                          ? make(worker, physical)
+           : promise(worker, physical->bytes) ? CUDA_SUCCESS
+                                              : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult create(struct fgw_worker *worker, uint64_t number, struct fgw_physical *physical)
+{
+    CUresult result = make_or_promise(worker, physical);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        fgw_memory_trim(worker);
+        result = make_or_promise(worker, physical);
+    }
     if (result == CUDA_SUCCESS) {
         result = fgw_worker_bind(worker, FGV_HANDLE_ALLOCATION, number, NULL);
         if (result != CUDA_SUCCESS) {

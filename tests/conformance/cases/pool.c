@@ -52,6 +52,89 @@ CASE(pool_attributes)
     DO(cuMemPoolTrimTo, pool, 0);
 }
 
+/* As much of the default pool, which keeps it. */
+static void leave_in_pool(CUmemoryPool pool, size_t bytes)
+{
+    cuuint64_t threshold = UINT64_MAX;
+    CUdeviceptr memory = 0;
+
+    MUST(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+    DO(cuMemAllocAsync, &memory, bytes, NULL);
+    DO(cuMemFreeAsync, memory, NULL);
+    DO(cuStreamSynchronize, NULL);
+}
+
+static void leave_nothing_in_pool(CUmemoryPool pool)
+{
+    MUST(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &(cuuint64_t){0});
+    MUST(cuMemPoolTrimTo, pool, 0);
+}
+
+CASE(pool_gives_way_to_other_memory)
+{
+    CUDA_ARRAY_DESCRIPTOR descriptor = {.Width = 16384, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    size_t total = 0, step = 2 << 20;
+    CUmemGenericAllocationHandle handle;
+    CUmemoryPool pool = NULL;
+    CUdeviceptr memory;
+    CUarray array;
+
+    if (DO(cuDeviceGetDefaultMemPool, &pool, 0) != CUDA_SUCCESS) {
+        return;
+    }
+    MUST(cuDeviceTotalMem, &total, 0);
+    const size_t part = total / 5 / step * step, rest = total / 20 * 17 / step * step;
+    leave_in_pool(pool, part);
+    if (DO(cuMemAlloc, &memory, rest) == CUDA_SUCCESS) {
+        DO(cuMemFree, memory);
+    }
+    leave_in_pool(pool, part);
+    if (DO(cuMemCreate, &handle, rest, &properties, 0) == CUDA_SUCCESS) {
+        DO(cuMemRelease, handle);
+    }
+    leave_in_pool(pool, part);
+    descriptor.Height = rest / (descriptor.Width * 4 * sizeof(float));
+    if (DO(cuArrayCreate, &array, &descriptor) == CUDA_SUCCESS) {
+        DO(cuArrayDestroy, array);
+    }
+    leave_nothing_in_pool(pool);
+}
+
+CASE(pool_memory_freed_in_another_context)
+{
+    CUcontext before = NULL, other = NULL;
+    CUdeviceptr memory = 0, first = 0, second = 0;
+    CUmemoryPool pool = NULL;
+    CUstream stream;
+
+    if (DO(cuDeviceGetDefaultMemPool, &pool, 0) != CUDA_SUCCESS) {
+        return;
+    }
+    MUST(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &(cuuint64_t){UINT64_MAX});
+    MUST(cuCtxGetCurrent, &before);
+    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    MUST(cuCtxCreate_v4, &other, NULL, 0, 0);
+    DO(cuMemAllocAsync, &memory, 4096, NULL);
+    DO(cuStreamSynchronize, NULL);
+    MUST(cuCtxSetCurrent, before);
+    DO(cuMemFreeAsync, memory, stream);
+    DO(cuStreamSynchronize, stream);
+    MUST(cuCtxDestroy, other);
+    DO(cuMemAllocAsync, &first, 4096, stream);
+    DO(cuMemAllocAsync, &second, 4096, stream);
+    say_number("they are apart", first != second);
+    say("fill", fill(first, 4, 1024, stream));
+    say("fill", fill(second, 5, 1024, stream));
+    DO(cuStreamSynchronize, stream);
+    say_device_bytes("filled", first, 4096);
+    DO(cuMemFreeAsync, first, stream);
+    DO(cuMemFreeAsync, second, stream);
+    DO(cuStreamSynchronize, stream);
+    leave_nothing_in_pool(pool);
+}
+
 CASE(pool_of_its_own)
 {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
