@@ -277,6 +277,7 @@ class ControlPage(SpacesTold, Away):
             stage=Stage(reading.stage) if reading.stage in _STAGES else Stage.RUNS,
             bound=Bound(reading.bound & _ANY_BOUND),
             ahead_bytes=reading.ahead_bytes,
+            fixed_bytes=reading.fixed_bytes,
             is_displaced=bool(reading.is_displaced),
             phase=_phase(reading.phase),
             stalled_since_ns=reading.stalled_since_ns,

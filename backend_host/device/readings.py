@@ -238,11 +238,8 @@ class WorkerReading(WorkerCounters):
     """Why replay does not move it."""
     ahead_bytes: int = 0
     """Of its memory, that are on the device that it goes to, too."""
-
-    @property
-    def fixed_bytes(self) -> int:
-        """What it takes of the device beside what its program allocated, as far as that is counted: contexts and what is in them."""
-        return max(0, self.memory_bytes - self.linear_bytes)
+    fixed_bytes: int = 0
+    """What it takes of the device beside linear memory, as far as that is counted: contexts and what is in them."""
 
     @property
     def contexts_due_bytes(self) -> int:

@@ -162,10 +162,19 @@ def test_the_pager_gives_room_out_and_takes_it_back(page: ControlPage) -> None:
 def test_what_else_is_on_the_device_is_no_room(page: ControlPage) -> None:
     one = worker(page)
     assert one.allocates(32 * STEP)
-    assert lib.fgw_quota_take(one.grantee, 32 * STEP + 5 * STEP), "a context, say"
+    lib.fgw_room_fix(one.grantee, 5 * STEP)  # a context, say
     one.awaits(1)
     Pager(page, CAPACITY, 34 * STEP, 0.05).look(0)
     assert one.room().target_bytes < 32 * STEP
+    lib.fgw_room_unfix(one.grantee, 5 * STEP)
+    assert one.room().other_bytes == 0
+
+
+def test_what_counts_against_a_quota_alone_takes_no_room(page: ControlPage) -> None:
+    """What was asked for and is refused, say, or promised."""
+    one = worker(page)
+    assert lib.fgw_quota_take(one.grantee, 1 << 62)
+    assert one.room().other_bytes == 0
 
 
 def test_who_does_not_go_while_others_wait_is_ended(page: ControlPage) -> None:

@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ DEVICE = 4 << 30
 PAUSE_NS = 20_000_000
 """More than a switch to another vGPU and back, and than a twentieth of a burst."""
 OUT_OF_MEMORY, INVALID_VALUE = 2, 1
+PHYSICAL = 0x4C_00000001_000001
 
 
 @pytest.fixture
@@ -354,6 +356,25 @@ def test_more_than_the_device_is_refused_and_so_is_more_than_all_may_have(served
         other.worker.process.wait()
         served.host.control.repair(other.worker.slot)
         allocate(guest, STEP)
+
+
+def test_what_is_refused_takes_nothing_of_the_device(served: Served) -> None:
+    """Others would be sent away for it."""
+    guest = served.guest
+    before = room(served).other_bytes
+    seen = set()
+    refused: dict[str, dict[str, Any]] = {
+        "cuMemAlloc_v2": {"bytesize": 3 * DEVICE},
+        "cuMemAllocFromPoolAsync": {"bytes": 3 * DEVICE},
+        "cuMemCreate": {"handle": PHYSICAL, "bytes": 1 << 50, "rdma": 1},
+    }
+    for call, fields in refused.items():
+        for _ in range(300):
+            slot = guest.begin(call, **fields)
+            while not guest.is_answered(slot):
+                seen.add(room(served).other_bytes)
+            assert guest.finish(call, slot).result == OUT_OF_MEMORY
+    assert seen <= {before}
 
 
 def test_memory_that_is_shared_stays(served: Served) -> None:

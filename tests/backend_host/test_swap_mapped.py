@@ -10,6 +10,7 @@ from tests.backend_host.test_swap import (
     CAPACITY,
     INVALID_VALUE,
     OUT_OF_MEMORY,
+    PHYSICAL,
     STEP,
     allocate,
     bring_out,
@@ -24,7 +25,6 @@ from tests.backend_host.test_swap import (
 from tests.backend_host.worker_guest import STREAM, Guest
 from tests.backend_host.worker_harness import Served
 
-PHYSICAL = 0x4C_00000001_000001
 NOT_READY, NOT_SUPPORTED = 600, 801
 
 
@@ -65,6 +65,22 @@ def test_memory_that_the_client_maps_itself_makes_room_too(served: Served) -> No
         guest.ok("cuMemRelease", handle=PHYSICAL + number)
         guest.ok("cuMemAddressFree", address=address, bytes=STEP)
     assert (room(served).allocated_bytes, room(served).resident_bytes) == (2 * STEP, 2 * STEP)
+
+
+def test_what_is_promised_takes_nothing_of_the_device(served: Served) -> None:
+    """And it does when the driver's own handle is needed for it."""
+    guest = served.guest
+    before = room(served).other_bytes
+    guest.ok("cuMemCreate", handle=PHYSICAL, bytes=4 * STEP)
+    assert room(served).other_bytes == before
+    address = int(guest.ok("cuMemAddressReserve", bytes=8 * STEP).address)
+    guest.ok("cuMemMap", address=address, bytes=4 * STEP, handle=PHYSICAL)
+    assert (room(served).other_bytes, room(served).allocated_bytes) == (before, 4 * STEP)
+    guest.ok("cuMemMap", address=address + 4 * STEP, bytes=4 * STEP, handle=PHYSICAL)
+    assert (room(served).other_bytes, room(served).allocated_bytes) == (before + 4 * STEP, 0)
+    guest.ok("cuMemUnmap", address=address, bytes=8 * STEP)
+    guest.ok("cuMemRelease", handle=PHYSICAL)
+    assert room(served).other_bytes == before
 
 
 def test_what_is_mapped_while_there_is_no_room_comes_when_there_is(served: Served) -> None:

@@ -16,6 +16,7 @@
 #include "cuda_api/array_format.h"
 #include "page/account.h"
 #include "page/layout.h"
+#include "page/room.h"
 
 #define SERVED_FLAGS                                                                                                   \
     (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |           \
@@ -60,7 +61,9 @@ static void array_delete(struct fgw_worker *worker, struct fgw_array *array)
 
 void fgw_array_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    array_delete(worker, handle->object);
+    struct fgw_array *array = handle->object;
+    fgw_room_unfix(&worker->grantee, array ? array->quota_bytes : 0);
+    array_delete(worker, array);
 }
 
 static CUresult create_native(const struct fgv_driver *driver, enum fgv_handle_kind kind,
@@ -96,6 +99,7 @@ static CUresult create(struct fgw_worker *worker, enum fgv_handle_kind kind, uin
         array_delete(worker, array);
         return result;
     }
+    fgw_room_fix(&worker->grantee, array->quota_bytes);
     fgw_worker_bind(worker, kind, number, native);
     fgw_handle_hang(worker, kind, number, array);
     return CUDA_SUCCESS;

@@ -8,6 +8,7 @@
 #include "client/handles.h"
 #include "client/state.h"
 #include "page/account.h"
+#include "page/room.h"
 
 /* Hangs on the handle of a graph with allocations. */
 struct sum {
@@ -40,6 +41,8 @@ static bool count(struct fgw_worker *worker)
 {
     struct fgw_graph_memory *memory = &worker->calls->graph_memory;
     const uint64_t due_bytes = kept_bytes(worker);
+    fgw_room_fix(&worker->grantee, due_bytes - memory->fixed_bytes);
+    memory->fixed_bytes = due_bytes;
     if (due_bytes <= memory->counted_bytes) {
         fgw_quota_give(&worker->grantee, memory->counted_bytes - due_bytes);
     } else if (!fgw_quota_take(&worker->grantee, due_bytes - memory->counted_bytes)) {
@@ -221,5 +224,6 @@ void fgw_graph_memory_drop(struct fgw_worker *worker)
         free(need);
     }
     fgw_quota_give(&worker->grantee, memory->counted_bytes);
-    memory->counted_bytes = 0;
+    fgw_room_unfix(&worker->grantee, memory->fixed_bytes);
+    memory->counted_bytes = memory->fixed_bytes = 0;
 }

@@ -52,6 +52,12 @@ static uint64_t counted_bytes(const struct fgw_worker *worker, uint64_t bytes)
     return worker->calls->span.bytes != 0 ? fgw_span_round(bytes) : bytes;
 }
 
+/* Likewise, what does not leave the device as the driver placed it. */
+static uint64_t driver_bytes(const struct fgw_worker *worker, uint64_t bytes)
+{
+    return worker->calls->span.bytes != 0 ? 0 : bytes;
+}
+
 static CUresult reserve(uint64_t bytes)
 {
     struct fgw_worker *worker = fgw_the_worker;
@@ -79,6 +85,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes)
         fgw_quota_give(&worker->grantee, counted_bytes(worker, bytes));
         return result;
     }
+    fgw_room_fix(&worker->grantee, driver_bytes(worker, bytes));
     fgw_ranges_insert(&worker->calls->allocated,
                       (struct fgw_range){.address = placed, .bytes = bytes, .context = worker->current});
     *address = placed;
@@ -113,6 +120,7 @@ void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struc
         fgw_pool_free(worker, &gone, stream); /* what is shared of a pool is a piece of it */
     } else {
         fgw_exports_forget(worker, gone.address);
+        fgw_room_unfix(&worker->grantee, driver_bytes(worker, gone.bytes));
         fgw_quota_give(&worker->grantee, counted_bytes(worker, gone.bytes));
     }
 }

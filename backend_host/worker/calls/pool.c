@@ -16,6 +16,7 @@
 #include "client/service.h"
 #include "client/state.h"
 #include "page/account.h"
+#include "page/room.h"
 
 #define MAX_POOLS 32u /* each may hold one step unseen */
 
@@ -127,6 +128,7 @@ void fgw_pools_drop(struct fgw_worker *worker)
     for (struct fgw_memory_pool *pool = worker->calls->pools.first, *next; pool; pool = next) {
         next = pool->next;
         fgw_quota_give(&worker->grantee, pool->counted_bytes);
+        fgw_room_unfix(&worker->grantee, pool->fixed_bytes);
         fgw_blocks_drop(&pool->blocks, &fgw_pool_hooks);
         free(pool);
     }

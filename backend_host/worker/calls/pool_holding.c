@@ -11,6 +11,7 @@
 #include "client/state.h"
 #include "client/stream.h"
 #include "page/account.h"
+#include "page/room.h"
 #include "track/state.h"
 
 /* Of the span's addresses a segment takes as much, so that a pool grows in place: the default one's is as large as the
@@ -53,7 +54,10 @@ static bool charge(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint
 
 void fgw_pool_count(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
+    const uint64_t fixed_bytes = worker->calls->span.bytes == 0 ? pool->blocks.reserved_bytes : 0;
     charge(worker, pool, due_bytes(pool->live_bytes, pool->blocks.reserved_bytes));
+    fgw_room_fix(&worker->grantee, fixed_bytes - pool->fixed_bytes);
+    pool->fixed_bytes = fixed_bytes;
     if (pool->blocks.reserved_bytes > pool->reserved_high_bytes) {
         pool->reserved_high_bytes = pool->blocks.reserved_bytes;
     }

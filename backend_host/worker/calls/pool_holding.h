@@ -15,7 +15,7 @@ bool fgw_pool_is_done(const struct fgw_stream *stream, uint64_t seq);
 
 /* Tells whether nothing of the client's runs, or may. */
 bool fgw_pool_is_idle(const struct fgw_worker *worker);
-/* Counts what the pool holds now, which is no more than was counted before. */
+/* Counts what the pool holds now: against the quota that is no more than was counted before. */
 void fgw_pool_count(struct fgw_worker *worker, struct fgw_memory_pool *pool);
 /* Gives back what is free, down to so much. */
 void fgw_pool_give_back(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t keep_bytes);

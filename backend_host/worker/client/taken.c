@@ -23,6 +23,7 @@
 #include "base/count.h"
 #include "page/account.h"
 #include "page/layout.h"
+#include "page/room.h"
 
 void fgw_worker_set_costs(struct fgw_worker *worker, uint64_t context_bytes, uint64_t stream_bytes)
 {
@@ -50,12 +51,14 @@ bool fgw_taken_take(struct fgw_worker *worker, enum fgw_taken_for what, uint64_t
         return false;
     }
     fgw_count(counter(worker->slot, what), bytes);
+    fgw_room_fix(&worker->grantee, bytes);
     return true;
 }
 
 void fgw_taken_give(struct fgw_worker *worker, enum fgw_taken_for what, uint64_t bytes)
 {
     fgw_count(counter(worker->slot, what), 0 - bytes);
+    fgw_room_unfix(&worker->grantee, bytes);
     fgw_quota_give(&worker->grantee, bytes);
 }
 

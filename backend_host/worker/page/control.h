@@ -41,6 +41,7 @@ struct fgw_worker_reading {
     uint32_t phase;
     uint64_t stalled_since_ns;
     uint64_t ahead_bytes; /* of its memory, that are on the device that it goes to, too */
+    uint64_t fixed_bytes; /* of the device, that it takes beside linear memory */
     char program[64];
     struct fgw_counters counters;
 };

@@ -294,7 +294,8 @@ struct fgw_worker_slot {
         displaced_since_ns;       /* it has something to submit, and its memory is not on the device; 0: not so */
     _Atomic uint64_t ahead_bytes; /* of its memory, that are on the device that it goes to, too */
     _Atomic uint64_t
-        uncharged_since_ns; /* it has work on the device, which is not charged from then on; 0: it has none */
+        uncharged_since_ns;       /* it has work on the device, which is not charged from then on; 0: it has none */
+    _Atomic uint64_t fixed_bytes; /* of the device, that it takes beside linear memory */
     struct fgw_round rounds[FGW_NR_ROUNDS]; /* the newest of nr_rounds */
 };
 

@@ -103,6 +103,16 @@ void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes)
     atomic_fetch_sub(&grantee->slot->resident_bytes, bytes);
 }
 
+void fgw_room_fix(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    atomic_fetch_add(&grantee->slot->fixed_bytes, bytes);
+}
+
+void fgw_room_unfix(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    atomic_fetch_sub(&grantee->slot->fixed_bytes, bytes);
+}
+
 void fgw_room_refuse(struct fgw_grantee *grantee, uint64_t bytes)
 {
     _Atomic uint64_t *refused_bytes = &grantee->slot->refused_bytes;
@@ -161,7 +171,6 @@ static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t sl
 {
     const uint64_t most_bytes = atomic_load(&control->decided->capacity_bytes);
     const struct fgw_worker_slot *own = &control->own[vgpu]->workers[slot];
-    const uint64_t memory_bytes = atomic_load(&own->memory_bytes);
     struct fgw_room_reading reading = {
         .slot = slot,
         .vgpu = vgpu,
@@ -172,10 +181,8 @@ static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t sl
         .target_bytes = atomic_load(&control->decided->workers[slot].target_bytes),
         .refused_bytes = atomic_load(&own->refused_bytes),
         .displaced_since_ns = atomic_load(&own->displaced_since_ns),
+        .other_bytes = fgw_is_asleep(control, slot) ? 0 : at_most(atomic_load(&own->fixed_bytes), most_bytes),
     };
-    if (memory_bytes > reading.allocated_bytes && !fgw_is_asleep(control, slot)) {
-        reading.other_bytes = at_most(memory_bytes - reading.allocated_bytes, most_bytes);
-    }
     reading.wants = fgw_set_has(&control->grant->users, slot) || fgw_set_has(&control->grant->waiting, slot) ||
                     reading.displaced_since_ns != 0;
     return reading;

@@ -67,6 +67,10 @@ bool fgw_room_claim(struct fgw_grantee *grantee, uint64_t bytes);
 /* Counts what is there already, whatever the target. */
 void fgw_room_hold(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes);
+/* Counts what else the device has given, or has back; what is promised, and what was asked for and refused, it has not.
+ */
+void fgw_room_fix(struct fgw_grantee *grantee, uint64_t bytes);
+void fgw_room_unfix(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells the daemon how many bytes the driver had no room for, though the target allows them; 0: it has room. */
 void fgw_room_refuse(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells the daemon that the worker waits for its memory since then, or 0: no more. */

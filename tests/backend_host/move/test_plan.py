@@ -42,6 +42,7 @@ def program(
     counted = {**COUNTERS, "linear_bytes": linear_bytes, "memory_bytes": linear_bytes + more_bytes}
     return WorkerReading(
         **counted,
+        fixed_bytes=more_bytes,
         slot=3,
         state=WorkerState.SERVING,
         pid=7,
