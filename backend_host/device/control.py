@@ -339,6 +339,10 @@ class ControlPage(SpacesTold, Away):
         """How much of its linear memory the worker in this slot may have on the device."""
         lib.fgw_control_set_target(self.page, bounded(slot, MAX_WORKERS), target_bytes)
 
+    def set_withheld(self, slot: int, withheld_bytes: int) -> None:
+        """How much of what may be on the device others than the worker in this slot have for good: it may allocate the rest."""
+        lib.fgw_control_set_withheld(self.page, bounded(slot, MAX_WORKERS), withheld_bytes)
+
     def rooms(self) -> list[Room]:
         """What each worker that serves a program has allocated, and has on the device."""
         readings = ffi.new(f"struct fgw_room_reading[{MAX_WORKERS}]")

@@ -44,6 +44,8 @@ class Pager:
         """No more than the driver turned out to have: others may use the device, too."""
         self._refused_since_ns = self._held_ns = 0
         self._plan = Plan(cost)
+        self._lacking: frozenset[int] = frozenset()
+        """Slots of those that wait for more than there is, as the log says."""
         self._staying_since_ns: dict[int, int] = {}
         """Of workers that are to go, while others wait for their room."""
         self._watch: tuple[int, Callable[[int, int], None]] | None = None
@@ -84,6 +86,7 @@ class Pager:
         self._publish({each.slot: each.target_bytes for each in away}, dict.fromkeys((each.slot for each in away), 0))
         self._hear_driver(now_ns, every)
         room = min(self._capacity, self._device_bytes - sum(each.other_bytes for each in every))
+        self._withhold(room, every)
         room = max(0, room - sum(each.resident_bytes for each in away))
         holdings = {each.slot: self._holding(each) for each in rooms}
         wanted = self._plan.targets(now_ns, room, holdings)
@@ -97,6 +100,23 @@ class Pager:
         if targets != wanted or any(_is_moving(each, targets[each.slot]) for each in rooms):
             return _MOVING_S
         return max(_MOVING_S, min(_QUIET_S, (self._plan.again_ns(now_ns, holdings) - now_ns) / 1e9 or _QUIET_S))
+
+    def _withhold(self, room: int, every: Sequence[Room]) -> None:
+        """Tells each what others have for good. Who allocated more than what is left, before they had it, waits until they give it back."""
+        shared = {each.slot: each.resident_bytes for each in every if each.keeps is Keeps.SHARED}
+        most = {each.slot: max(0, room - sum(shared.values()) + shared.get(each.slot, 0)) for each in every}
+        for slot, nbytes in most.items():
+            self._page.set_withheld(slot, max(0, self._capacity - nbytes))
+        lacking = [each for each in every if each.displaced_since_ns and each.allocated_bytes > most[each.slot]]
+        for each in lacking:
+            if each.slot not in self._lacking:
+                name = self._page.called(each.vgpu)
+                log.warning(
+                    "%s waits for its memory, %s, and others have all but %s of the device for good: what they share, arrays, contexts",
+                    *(name, format_size(each.allocated_bytes), format_size(most[each.slot])),
+                    extra=about(name),
+                )
+        self._lacking = frozenset(each.slot for each in lacking)
 
     def _hear_driver(self, now_ns: int, rooms: Sequence[Room]) -> None:
         """Where it keeps refusing what there should be room for, there is no more than is there now. Later that is tried again, by and by."""

@@ -170,6 +170,36 @@ def test_what_else_is_on_the_device_is_no_room(page: ControlPage) -> None:
     assert one.room().other_bytes == 0
 
 
+def test_what_others_have_for_good_cannot_be_allocated(page: ControlPage) -> None:
+    """It would be waited for, for ever."""
+    one, two = worker(page), worker(page)
+    pager = Pager(page, CAPACITY, CAPACITY, 0.05)
+    lib.fgw_room_fix(one.grantee, 20 * STEP)
+    pager.look(0)
+    assert not two.allocates(CAPACITY - 19 * STEP)
+    assert two.allocates(CAPACITY - 20 * STEP)
+    assert not two.allocates(STEP)
+    lib.fgw_room_unfix(one.grantee, 20 * STEP)
+    pager.look(1)
+    assert two.allocates(20 * STEP)
+
+
+def test_who_waits_for_more_than_there_is_stands_in_the_log(
+    page: ControlPage, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = worker(page), worker(page)
+    pager = Pager(page, CAPACITY, CAPACITY, 0.05)
+    assert two.allocates(CAPACITY)
+    two.awaits(1)
+    pager.look(0)
+    assert caplog.messages == [], "it gets its memory"
+    lib.fgw_room_fix(one.grantee, 20 * STEP)
+    for now_ns in range(1, 5):
+        pager.look(now_ns)
+    [said] = caplog.messages
+    assert "waits for its memory, 128 MiB, and others have all but 88 MiB of the device for good" in said
+
+
 def test_what_counts_against_a_quota_alone_takes_no_room(page: ControlPage) -> None:
     """What was asked for and is refused, say, or promised."""
     one = worker(page)

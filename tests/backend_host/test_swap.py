@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from backend_host.device.pager import Pager
 from backend_host.device.readings import Keeps, Room, WorkerReading
 from ivshmem.region import ClientState
 from tests.backend_host.between import build_between
@@ -389,6 +390,30 @@ def test_memory_that_is_shared_stays(served: Served) -> None:
     wait_for(served, lambda each: each.keeps is Keeps.SHARED, "it says why it stays")
     assert room(served).resident_bytes == 2 * STEP
     assert words(guest, addresses[1:]) == [(2, 2)], "it goes on meanwhile"
+
+
+def test_programs_that_share_memory_do_not_wait_for_each_others(served: Served) -> None:
+    """Neither's goes: what would have room beside its own alone can be allocated."""
+    pager = Pager(served.host.control, CAPACITY, DEVICE, 0.05)
+    with make_region() as region:
+        other = Served(served.host, region, memory="span")
+        other.primary().ok("span_open", address=SPAN, bytes=4 * DEVICE)
+        for each in (served, other):
+            set_target(each, 7 * STEP)
+            filled(each.guest, 7)
+            each.guest.ok("ipc_export", address=SPAN)
+            wait_for(each, lambda room: room.keeps is Keeps.SHARED, "it says so")
+        pager.look(0)
+        assert served.guest.call("cuMemAlloc_v2", bytesize=3 * STEP).result == OUT_OF_MEMORY
+        assert served.guest.ok("cuMemGetInfo_v2").free == 2 * STEP
+        address = allocate(served.guest, 2 * STEP)
+        pager.look(1)
+        wait_for(served, lambda room: room.resident_bytes == 9 * STEP, "there is room for it")
+        pager.look(2)
+        assert other.guest.call("cuMemAlloc_v2", bytesize=STEP).result == OUT_OF_MEMORY
+        served.guest.ok("cuMemFree_v2", dptr=address)
+        pager.look(3)
+        allocate(other.guest, STEP)
 
 
 def test_a_capture_keeps_memory(served: Served) -> None:

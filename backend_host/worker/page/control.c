@@ -333,6 +333,7 @@ void fgw_control_worker_assign(struct fgw_control *control, uint32_t slot, uint3
     memset(&control->own[vgpu]->workers[slot], 0, sizeof(struct fgw_worker_slot));
     atomic_store(&control->accounts[vgpu]->allocated_bytes[slot], 0);
     atomic_store(&worker->target_bytes, 0);
+    atomic_store(&worker->withheld_bytes, 0);
     atomic_store(&worker->pid, pid);
     atomic_store(&worker->vgpu, vgpu);
     atomic_store(&worker->client, client);

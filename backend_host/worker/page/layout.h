@@ -133,15 +133,16 @@ enum fgw_sleep {
 enum fgw_worker_command { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
 
 struct fgw_decided_worker {
-    _Atomic uint32_t state;         /* enum fgw_worker_state: SERVING once it has a vGPU and a client */
-    _Atomic uint32_t pid;           /* as the daemon sees it, for people; 0: not known yet */
-    _Atomic uint32_t vgpu;          /* index */
-    _Atomic uint32_t client;        /* index in the region */
-    _Atomic uint32_t command;       /* enum fgw_worker_command */
-    _Atomic uint32_t motion_device; /* where a motion leads to: the ordinal of a device, as this worker counts them */
-    _Atomic uint64_t target_bytes;  /* so much of its linear memory may be on the device: room.h */
-    _Atomic uint64_t laid_bytes;    /* that its contexts took of the device, as they left it */
-    _Atomic uint32_t sleep;         /* enum fgw_sleep */
+    _Atomic uint32_t state;          /* enum fgw_worker_state: SERVING once it has a vGPU and a client */
+    _Atomic uint32_t pid;            /* as the daemon sees it, for people; 0: not known yet */
+    _Atomic uint32_t vgpu;           /* index */
+    _Atomic uint32_t client;         /* index in the region */
+    _Atomic uint32_t command;        /* enum fgw_worker_command */
+    _Atomic uint32_t motion_device;  /* where a motion leads to: the ordinal of a device, as this worker counts them */
+    _Atomic uint64_t target_bytes;   /* so much of its linear memory may be on the device: room.h */
+    _Atomic uint64_t withheld_bytes; /* of what may be on the device, that others have for good */
+    _Atomic uint64_t laid_bytes;     /* that its contexts took of the device, as they left it */
+    _Atomic uint32_t sleep;          /* enum fgw_sleep */
     uint32_t reserved;
 };
 

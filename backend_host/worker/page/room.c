@@ -49,6 +49,14 @@ static uint64_t count(struct fgw_grantee *grantee, uint64_t more_bytes)
     return bytes;
 }
 
+/* What one that has nothing may allocate: the rest of what may be on the device is others' for good. */
+static uint64_t most_of_one_bytes(const struct fgw_grantee *grantee)
+{
+    const struct fgw_decided *decided = grantee->control->decided;
+    const uint64_t capacity_bytes = atomic_load(&decided->capacity_bytes);
+    return capacity_bytes - at_most(atomic_load(&decided->workers[grantee->slot_index].withheld_bytes), capacity_bytes);
+}
+
 bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes)
 {
     const struct fgw_decided *decided = grantee->control->decided;
@@ -57,7 +65,7 @@ bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes)
         return false;
     }
     const uint64_t own_bytes = count(grantee, bytes);
-    if (capacity_bytes != 0 && (own_bytes > capacity_bytes ||
+    if (capacity_bytes != 0 && (own_bytes > most_of_one_bytes(grantee) ||
                                 all_allocated_bytes(grantee->control) > atomic_load(&decided->allocatable_bytes))) {
         count(grantee, 0 - bytes);
         return false;
@@ -71,9 +79,10 @@ bool fgw_room_free(const struct fgw_grantee *grantee, uint64_t *free_bytes, uint
     const uint64_t own_bytes = atomic_load(&grantee->account->allocated_bytes[grantee->slot_index]);
     const uint64_t all_bytes = all_allocated_bytes(grantee->control);
     const uint64_t allocatable_bytes = atomic_load(&decided->allocatable_bytes);
-    *most_bytes = atomic_load(&decided->capacity_bytes);
-    const uint64_t of_own_bytes = own_bytes < *most_bytes ? *most_bytes - own_bytes : 0;
+    const uint64_t of_one_bytes = most_of_one_bytes(grantee);
+    const uint64_t of_own_bytes = own_bytes < of_one_bytes ? of_one_bytes - own_bytes : 0;
     const uint64_t of_all_bytes = all_bytes < allocatable_bytes ? allocatable_bytes - all_bytes : 0;
+    *most_bytes = atomic_load(&decided->capacity_bytes);
     *free_bytes = of_own_bytes < of_all_bytes ? of_own_bytes : of_all_bytes;
     return *most_bytes != 0;
 }
@@ -105,12 +114,18 @@ void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes)
 
 void fgw_room_fix(struct fgw_grantee *grantee, uint64_t bytes)
 {
+    if (bytes == 0) {
+        return;
+    }
     atomic_fetch_add(&grantee->slot->fixed_bytes, bytes);
+    if (fgw_room_is_short(grantee)) {
+        fgw_control_ring_bell(grantee->control); /* others may have that much less */
+    }
 }
 
 void fgw_room_unfix(struct fgw_grantee *grantee, uint64_t bytes)
 {
-    atomic_fetch_sub(&grantee->slot->fixed_bytes, bytes);
+    fgw_room_fix(grantee, 0 - bytes);
 }
 
 void fgw_room_refuse(struct fgw_grantee *grantee, uint64_t bytes)
@@ -154,6 +169,11 @@ void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_byt
 void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t target_bytes)
 {
     atomic_store(&control->decided->workers[slot].target_bytes, target_bytes);
+}
+
+void fgw_control_set_withheld(struct fgw_control *control, uint32_t slot, uint64_t withheld_bytes)
+{
+    atomic_store(&control->decided->workers[slot].withheld_bytes, withheld_bytes);
 }
 
 void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended)

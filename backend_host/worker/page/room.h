@@ -57,7 +57,7 @@ static inline uint64_t fgw_room_target_bytes(const struct fgw_grantee *grantee)
 
 /* cffi: begin */
 /* Counts linear memory that is allocated: false, and nothing counted, when it is more than the device may have of one
- * worker, or of all. */
+ * worker beside what others have for good, or of all. */
 bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_room_deallocate(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells how much more could be allocated now, and the most that could be; false: that is the driver's to tell. */
@@ -92,6 +92,7 @@ struct fgw_room_reading {
 
 void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_bytes, uint64_t allocatable_bytes);
 void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t target_bytes);
+void fgw_control_set_withheld(struct fgw_control *control, uint32_t slot, uint64_t withheld_bytes);
 /* Suspends the vGPU, once more if its workers came back, or has those come back that have not. */
 void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended);
 /* Fills readings of FGW_MAX_WORKERS, of those that serve a client; gives their number. */
