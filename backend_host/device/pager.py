@@ -2,7 +2,7 @@
 
 It tells each worker how much of its memory may be on the device, by the plan of scheduler/paging.py. What is to go goes first: a worker's
 target rises only as far as others have left. Workers move their memory by themselves. One that does not while others wait for room is ended in
-the end, as if its work had kept them from the GPU.
+the end, as if its work had kept them from the GPU; so is one of several that capture graphs and wait for each other's, which stays until then.
 
 Wrong when: this thread is kept off the processor, or its daemon is away. Programs that have their memory go on, and others wait for it until
 it is back.
@@ -151,13 +151,16 @@ class Pager:
                 self._page.set_target(slot, target)
 
     def _judge(self, now_ns: int, rooms: Sequence[Room], targets: Mapping[int, int]) -> None:
-        """Whether one that is to go stays for too long."""
-        waiting = {each.vgpu for each in rooms if each.displaced_since_ns}
+        """Whether one that is to go stays for too long, or one that captures while nobody goes on any more."""
+        displaced = [each for each in rooms if each.displaced_since_ns]
+        waiting = {each.vgpu for each in displaced}
         staying = [
             each
             for each in rooms
             if each.resident_bytes > targets[each.slot] and each.keeps in _GOES and waiting - {each.vgpu}
         ]
+        if len(displaced) > 1 and all(each.displaced_since_ns for each in rooms if each.wants):
+            staying += [each for each in displaced if each.keeps is Keeps.FOR_CAPTURE][:1]
         self._staying_since_ns = {each.slot: self._staying_since_ns.get(each.slot, now_ns) for each in staying}
         for each in staying:
             stayed_ns = now_ns - self._staying_since_ns[each.slot]

@@ -21,6 +21,7 @@ from tests.end_to_end.host import wait_until
 SPAN = 0x3000_0000_0000
 STEP = 2 << 20
 CAPACITY = 16 * STEP
+SECOND = 1_000_000_000
 DEVICE = 4 << 30
 """Memory of softgpu's; it is only taken as it is written to."""
 PAUSE_NS = 20_000_000
@@ -425,6 +426,31 @@ def test_a_capture_keeps_memory(served: Served) -> None:
     wait_for(served, lambda each: each.keeps is Keeps.FOR_CAPTURE, "it says why it stays")
     assert words(guest, addresses) == numbered(2), "it goes on meanwhile"
     assert room(served).resident_bytes == 2 * STEP
+
+
+def test_of_captures_that_wait_for_each_other_one_is_ended(served: Served) -> None:
+    """What they have stays until they end, and they do not before they have all of it."""
+    pager = Pager(served.host.control, CAPACITY, DEVICE, 0.05)
+    ended: list[int] = []
+    pager.watch(10 * SECOND, lambda slot, _: ended.append(slot))
+    with make_region() as region:
+        other = Served(served.host, region, memory="span")
+        other.primary().ok("span_open", address=SPAN, bytes=4 * DEVICE)
+        for each in (served, other):
+            set_target(each, 7 * STEP)
+            filled(each.guest, 7)
+            each.guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+            each.guest.ok("capture_begin", stream=STREAM)
+            wait_for(each, lambda room: room.keeps is Keeps.FOR_CAPTURE, "it says so before it has to go")
+            allocate(each.guest, 3 * STEP)
+            each.guest.cast_off("cuMemsetD32Async", dstDevice=SPAN, ui=9, N=4, hStream=0)
+            wait_for(each, lambda room: room.displaced_since_ns != 0, "it waits")
+        for now_s in range(10):
+            pager.look(now_s * SECOND)
+        assert ended == []
+        pager.look(11 * SECOND)
+        assert len(ended) == 1
+        assert [each.resident_bytes for each in served.host.control.rooms()] == [7 * STEP] * 2
 
 
 def test_a_value_that_is_to_be_written_keeps_memory(tmp_path: Path) -> None:

@@ -473,8 +473,8 @@ bool fgw_swap_poll(struct fgw_worker *worker, bool is_settled, uint64_t now_ns)
         close_streams(worker);
     }
     const enum fgw_motion motion = fgw_motion(&worker->grantee);
-    const bool is_to_be_told =
-        goes || keeps == FGW_KEEPS_SHARED || motion == FGW_MOTION_STAND || motion == FGW_MOTION_CHANGE;
+    const bool is_to_be_told = goes || keeps == FGW_KEEPS_SHARED || keeps == FGW_KEEPS_FOR_CAPTURE ||
+                               motion == FGW_MOTION_STAND || motion == FGW_MOTION_CHANGE;
     const enum fgw_keeps told = keeps == FGW_KEEPS_NOT && ends_launch(worker) ? FGW_KEEPS_FOR_WORK : keeps;
     atomic_store_explicit(&worker->slot->keeps, is_to_be_told ? told : FGW_KEEPS_NOT, memory_order_relaxed);
     tell(worker, has_to_go(worker) && (keeps == FGW_KEEPS_NOT || keeps == FGW_KEEPS_FOR_WORK), now_ns);
