@@ -25,7 +25,7 @@ SPACE = "a word by which kernels are asked to give way: they are not asked"
 PINS = "the heap is pinned for another context or is no more: copies from there take the driver's own way"
 ENTER = "the context is entered again, and the code told, at the next request in it"
 COUNT = "memory that the driver took is counted by what was known before"
-KEPT = "it is unmapped or destroyed, as was asked; the driver keeps the memory until the worker ends"
+KEPT = "it is unmapped or trimmed, as was asked; the driver keeps the memory until the worker ends"
 STAGING = "whether a node stages a copy, and which: it is told as any other, or is CUDA_ERROR_UNKNOWN, and a copy changes or goes without it"
 LEFT = "of what staged the copy that was asked for, which is gone: it stays in the graph, behind no number"
 
@@ -53,7 +53,7 @@ REASONS: dict[tuple[str, str], str] = {
     ("cuGraphNodeGetType", ANY): STAGING,
     ("cuGraphDestroyNode", "cuGraphDestroyNode"): LEFT,
     ("cuMemRelease", "cuMemUnmap"): KEPT,
-    ("cuMemFree_v2", "cuMemPoolDestroy"): KEPT,
+    ("cuMemFree_v2", "cuMemPoolTrimTo"): KEPT,
 }
 IN_PARTS = frozenset(
     {
