@@ -6,9 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from backend_host.device.control import MAX_WORKERS
 from cuda_api.generated.values import Place
 from ivshmem.region import ClientState, Region, Wake
-from tests.backend_host.worker_guest import EVENT, FUNCTION, MODULE, PRIMARY, STREAM, Guest, kernel_image, make_region
+from tests.backend_host.worker_guest import (
+    EVENT,
+    FUNCTION,
+    MODULE,
+    PRIMARY,
+    STREAM,
+    Guest,
+    kernel_image,
+    make_region,
+    wait_for_state,
+)
 from tests.backend_host.worker_harness import Host, Served
 
 PTX = """
@@ -262,11 +273,18 @@ def test_refusals(host: Host) -> None:
         Guest(region).stop_beating()
         worker = host.start(region, 0, vgpu, table_hash=1)
         assert worker.ended()["refused"] == 803
+
+
+def test_who_lost_its_place_refuses_nobody(host: Host) -> None:
+    """The daemon that started it has died; the next one took its place back, and gives the client another worker."""
     with make_region() as region:
         guest = Guest(region)
-        worker = host.start(region, 0, 63)
+        vgpu = host.control.vgpu_take()
+        worker = host.start(region, 0, vgpu, slot=MAX_WORKERS - 1)
         assert worker.ended()["refused"] == 1
-        assert region.client(0).state == ClientState.REFUSED
+        assert region.client(0).state == ClientState.HELLO
+        host.start(region, 0, vgpu)
+        assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
         guest.stop_beating()
 
 

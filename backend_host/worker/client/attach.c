@@ -127,9 +127,10 @@ void fgw_client_announce(struct fgw_worker *worker, uint32_t from, uint32_t to)
     syscall(SYS_futex, &worker->client->state, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-static void refuse_client(struct fgw_worker *worker, CUresult result)
+/* Where its place was taken back its daemon has died, and the next one gives the client another worker. */
+static void refuse_client(struct fgw_worker *worker, const struct fgw_assignment *assignment, CUresult result)
 {
-    if (worker->client) {
+    if (worker->client && fgw_grantee_is_there(assignment->control, assignment->vgpu, assignment->slot)) {
         atomic_store(&worker->client->refusal, (uint32_t)result);
         fgw_client_announce(worker, FGV_CLIENT_HELLO, FGV_CLIENT_REFUSED);
     }
@@ -160,7 +161,7 @@ static CUresult take_client(struct fgw_worker *worker, const struct fgw_assignme
     }
     if (result == CUDA_SUCCESS &&
         !fgw_grantee_attach(&worker->grantee, assignment->control, assignment->vgpu, assignment->slot)) {
-        snprintf(error, error_bytes, "vGPU %u is not there", assignment->vgpu);
+        snprintf(error, error_bytes, "its place in vGPU %u is not there", assignment->vgpu);
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
@@ -186,7 +187,7 @@ CUresult fgw_client_take(struct fgw_worker *worker, const struct fgw_assignment 
     }
     const CUresult result = take_client(worker, assignment, error, error_bytes);
     if (result != CUDA_SUCCESS) {
-        refuse_client(worker, result);
+        refuse_client(worker, assignment, result);
         return result;
     }
     worker->daemon.socket = assignment->daemon;

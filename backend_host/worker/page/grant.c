@@ -106,11 +106,16 @@ static void drop(struct fgw_control *control, uint32_t number, uint64_t closed)
     fgw_grant_pass(control);
 }
 
+bool fgw_grantee_is_there(const struct fgw_control *control, uint32_t vgpu, uint32_t slot)
+{
+    return vgpu < FGW_MAX_VGPUS && slot < FGW_MAX_WORKERS && control->own[vgpu] &&
+           atomic_load(&control->decided->vgpus[vgpu].is_used) &&
+           fgw_set_has(&control->decided->vgpus[vgpu].members, slot);
+}
+
 bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control, uint32_t vgpu, uint32_t slot)
 {
-    if (vgpu >= FGW_MAX_VGPUS || slot >= FGW_MAX_WORKERS || !control->own[vgpu] ||
-        !atomic_load(&control->decided->vgpus[vgpu].is_used) ||
-        !fgw_set_has(&control->decided->vgpus[vgpu].members, slot)) {
+    if (!fgw_grantee_is_there(control, vgpu, slot)) {
         return false;
     }
     *grantee = (struct fgw_grantee){

@@ -21,6 +21,8 @@
 
 /* cffi: begin */
 /* Both indices are bounded here; false when one is out of range, or the worker is none of the vGPU's. */
+bool fgw_grantee_is_there(const struct fgw_control *control, uint32_t vgpu, uint32_t slot);
+/* False when it is not there. */
 bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control, uint32_t vgpu, uint32_t slot);
 /* Takes every bit back and hands the grant on when this was its last user. */
 void fgw_grantee_detach(struct fgw_grantee *grantee);
