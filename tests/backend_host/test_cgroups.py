@@ -19,7 +19,7 @@ from tests.end_to_end.host import wait_until
 MEMORY, PROCESSES = 64 << 20, 16
 WAIT = "import sys; sys.stdin.readline(); "
 """For a program that was just started, until it is in its group."""
-STAY = "print(1, flush=True); sys.stdin.read()"
+STAY = "import sys; print(1, flush=True); sys.stdin.read()"
 USE = "print(len(bytearray(int(sys.argv[1]))))"
 FORK = """
 import os, time
