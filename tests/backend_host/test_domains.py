@@ -1,136 +1,26 @@
 """Domains by what their definitions say, libvirt played: which Gpu a domain's vGPU is on, and when it goes elsewhere."""
 
-import contextlib
 import dataclasses
 import errno
-import json
-import logging
 import os
-import re
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from backend_host import domains
-from backend_host.config import Config
-from backend_host.device.gpu import serving
-from backend_host.devices import probe
-from backend_host.domains import Domains
 from backend_host.entitlement import PLAIN, Changes, Entitlement
 from backend_host.errors import RefusedError
-from backend_host.statistics import VGpuStatistics
-from backend_host.vgpus import VGpuRegistry
-from backend_host.vm import asking
 from backend_host.vm.domain import Attachment, Sight
-from backend_host.vm.doorbell import Doorbells
 from backend_host.vm.errors import VmError
-from backend_host.vm.region_file import RegionOwner, remove_region_file
 from ivshmem.region import survive_cuts
+from tests.backend_host.played_libvirt import REGION_BYTES, Played, answering, fails, looking, playing
 from tests.end_to_end.host import wait_until
-
-NR_GPUS = 2
-REGION_BYTES = 16 << 20
-ME = (os.geteuid(), os.getegid())
-OFF = -1
-LIMIT_S = 10
-"""After which something hangs."""
-
-
-class Played:
-    """A libvirt with one domain, and the daemon's view of it."""
-
-    def __init__(self, registry: VGpuRegistry, folder: Path) -> None:
-        self.registry = registry
-        self.folder = folder
-        self.domains = self.another()
-        self.shm_name = f"fairgv-test-{os.getpid()}"
-        self.sights: list[Sight] = []
-
-    def another(self, *, adopts_all: bool = True) -> Domains:
-        return Domains(
-            *(self.registry, "played", self.folder, adopts_all, Doorbells(self.folder / "doorbells", ME), PLAIN, 0)
-        )
-
-    def restart(self) -> None:
-        """The next daemon, which has this one's vGPUs and has not looked yet."""
-        for vgpu in self.registry._vgpus.values():
-            vgpu.is_unclaimed, vgpu.caretaker.is_paused = True, lambda: True
-        self.domains = self.another()
-
-    def is_claimed(self) -> bool:
-        [vgpu] = self.registry._vgpus.values()
-        return not vgpu.is_unclaimed
-
-    def written(self) -> object:
-        return json.loads((self.folder / "domains.json").read_text())
-
-    def vgpu(self, entitlement: Entitlement, run_id: int = OFF) -> VGpuStatistics:
-        """The vGPU, after a look at the domain: with this in its definition, off or in its run of that number."""
-        attachment = Attachment(
-            domain="vm",
-            uuid="uuid",
-            shm_name=self.shm_name,
-            region_bytes=REGION_BYTES,
-            entitlement=entitlement,
-            is_running=run_id != OFF,
-            is_paused=False,
-            run_id=run_id,
-            takes_effect="now",
-            owner=RegionOwner(*ME),
-            has_own_scheduling=True,
-        )
-        self.sights = [Sight("uuid", "vm", attachment.is_running, attachment.is_running, attachment)]
-        self.domains._look(None)
-        [found] = [vgpu for vgpu in self.registry.statistics() if vgpu.kind == "domain"]
-        return found
 
 
 @pytest.fixture
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
-    monkeypatch.setenv("FAIRGV_SOFTGPU_DEVICES", str(NR_GPUS))
-    config = Config(state_dir=tmp_path, nr_warm_workers=0)
-    with contextlib.ExitStack() as stack:
-        devices = probe("soft", config.softgpu_library)
-        gpus = [
-            stack.enter_context(serving(number, device, config, frozenset(), None))
-            for number, device in enumerate(devices)
-        ]
-        registry = VGpuRegistry(gpus, table_hash=7)
-        stack.callback(registry.remove_all)
-        played = Played(registry, tmp_path)
-        stack.callback(remove_region_file, played.shm_name)
-        stack.callback(remove_region_file, f"{played.shm_name}-other")
-        monkeypatch.setattr(domains, "look_at_all", lambda _uri, _unsaid: played.sights)
-        yield played
-
-
-@contextlib.contextmanager
-def looking(played: Played) -> Iterator[None]:
-    """The thread, told of the domain."""
-    thread = threading.Thread(target=played.domains._run)
-    thread.start()
-    try:
-        played.domains._to_look_at.put("uuid")
-        yield
-    finally:
-        played.domains._is_stopping = True
-        played.domains._to_look_at.put(None)
-        thread.join()
-
-
-@contextlib.contextmanager
-def answering(_uri: str) -> Iterator[None]:
-    """A libvirtd that takes a connection."""
-    yield
-
-
-def fails(error: Exception) -> Callable[..., None]:
-    def fail(*_: object) -> None:
-        raise error
-
-    return fail
+    yield from playing(tmp_path, monkeypatch)
 
 
 def test_a_domain_goes_to_another_gpu_at_its_next_start(played: Played, caplog: pytest.LogCaptureFixture) -> None:
@@ -411,74 +301,6 @@ def test_an_attach_that_cannot_be_written_down_is_served(played: Played, monkeyp
     assert played.written() == ["uuid"]
 
 
-class Hanging:
-    """A libvirtd that takes a connection, and answers its questions from when it is told to."""
-
-    def __init__(self, played: Played) -> None:
-        self._played = played
-        self.is_asked, self.may_answer = threading.Event(), threading.Event()
-
-    def look_at_all(self, _uri: str, _unsaid: Entitlement) -> list[Sight]:
-        self.is_asked.set()
-        assert self.may_answer.wait(6 * LIMIT_S)
-        return self._played.sights
-
-
-def answer_to(ask: Callable[[], object]) -> str:
-    """What somebody is told: an error's text, or nothing. It must be told something."""
-    told: list[str] = []
-
-    def run() -> None:
-        try:
-            ask()
-            told.append("")
-        except VmError as error:
-            told.append(str(error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(LIMIT_S)
-    assert told, "it hangs"
-    return told[0]
-
-
-def test_a_libvirtd_that_hangs_holds_up_nobody(
-    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It answered once, so that domains are served. Who needs it is told so, and all others go on."""
-    caplog.set_level(logging.INFO, "fairgv.domains")
-    monkeypatch.setattr(asking, "ANSWER_S", 0.01)
-    played.vgpu(PLAIN, run_id=5)
-    libvirtd = Hanging(played)
-    monkeypatch.setattr(domains, "look_at_all", libvirtd.look_at_all)
-    monkeypatch.setattr(domains, "connected", answering)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(looking(played))
-        stack.callback(libvirtd.may_answer.set)
-        assert libvirtd.is_asked.wait(LIMIT_S)
-        assert answer_to(played.domains.troubles) == ""
-        assert answer_to(lambda: played.domains.follow(PLAIN)) == ""
-        assert answer_to(played.registry.statistics) == ""
-        sentence = "libvirtd at played has not answered for .* if it hangs: systemctl restart libvirtd"
-        wait_until(lambda: re.search(f"{sentence}. Until it answers", caplog.text) is not None, "the log says so")
-        for ask in (
-            played.domains.sights,
-            lambda: played.domains.attach("other", {}, REGION_BYTES, has_doorbell=False),
-            lambda: played.domains.change("vm", {"weight": 2}),
-            lambda: played.domains.detach("vm"),
-        ):
-            assert re.fullmatch(sentence, answer_to(ask))
-        assert played.domains.uuids() == {"vm": "uuid"}
-        assert not libvirtd.may_answer.is_set()
-        played.sights = [dataclasses.replace(sight, name="renamed") for sight in played.sights]
-        monkeypatch.setattr(asking, "ANSWER_S", 6 * LIMIT_S)
-        libvirtd.may_answer.set()
-        wait_until(lambda: played.registry.statistics()[0].name == "renamed", "it is looked at")
-        assert answer_to(played.domains.sights) == ""
-    wait_until(lambda: "libvirtd answers again" in caplog.text, "the log says so")
-    assert len(re.findall(sentence, caplog.text)) == 1
-
-
 def changing(played: Played, error: VmError | None = None) -> Callable[..., object]:
     """As `LibvirtDomains`: a definition that can be changed, or that libvirt refuses to write."""
 
@@ -563,76 +385,3 @@ def test_a_look_is_made_again_where_a_domain_changed_meanwhile(played: Played, m
     assert played.domains._look(None)
     assert len(looks) == 2
     assert played.registry.statistics()[0].weight == 3
-
-
-def test_a_libvirtd_that_hangs_at_the_first_look_keeps_no_daemon_from_its_start(
-    played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    played.vgpu(PLAIN, run_id=5)
-    played.restart()
-    libvirtd = Hanging(played)
-
-    class Connected:
-        trouble = ""
-
-        def __init__(self, *_: object, **__: object) -> None:
-            pass
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(domains, "DomainEvents", Connected)
-    monkeypatch.setattr(domains, "look_at_all", libvirtd.look_at_all)
-    monkeypatch.setattr(domains, "_START_S", 0.01)
-    try:
-        assert answer_to(played.domains.start) == ""
-        assert libvirtd.is_asked.wait(LIMIT_S)
-        assert not played.is_claimed()
-    finally:
-        libvirtd.may_answer.set()
-    wait_until(lambda: played.domains.uuids() == {"vm": "uuid"}, "it is served")
-    assert played.is_claimed()
-    played.domains.stop()
-
-
-def test_a_libvirtd_that_does_not_answer_keeps_no_daemon_from_its_start(
-    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One that takes connections and says nothing: its domains are served once it does."""
-    played.vgpu(PLAIN, run_id=5)
-    played.restart()
-    answers = threading.Event()
-
-    class Waiting:
-        trouble = ""
-
-        def __init__(self, *_: object, **__: object) -> None:
-            assert answers.wait(60)
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(domains, "DomainEvents", Waiting)
-    monkeypatch.setattr(domains, "_START_S", 0.01)
-    starting = threading.Thread(target=played.domains.start, daemon=True)
-    starting.start()
-    starting.join(10)
-    try:
-        assert not starting.is_alive()
-        assert "libvirtd at played has not answered for" in caplog.text
-        assert not played.is_claimed()
-    finally:
-        answers.set()
-    wait_until(lambda: played.domains.uuids() == {"vm": "uuid"}, "it is served")
-    assert played.is_claimed()
-    played.domains.stop()
-
-
-def test_without_a_thread_for_it_libvirtd_is_asked_again(
-    played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", fails(RuntimeError("can't start new thread")))
-        assert not played.domains._look(None)
-    assert "cannot look at domains, and tries again: libvirtd is not asked: can't start new thread" in caplog.text
-    assert played.domains._look(None)

@@ -16,7 +16,7 @@ from backend_host.shelf import Message
 from backend_host.worker.build_ffi import HERE
 from ivshmem.passing import send_with
 from ivshmem.region import ClientState
-from tests.backend_host.test_swap import DEVICE, SPAN, STEP, filled, first_word, numbered, words
+from tests.backend_host.swapping import DEVICE, SPAN, STEP, filled, first_word, numbered, words
 from tests.backend_host.worker_guest import STREAM, make_region, wait_for_state
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until

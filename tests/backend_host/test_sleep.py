@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from backend_host.device.readings import Sleep, Stage, WorkerReading
+from tests.backend_host.swapping import DEVICE, STEP, filled, numbered, words
 from tests.backend_host.test_motion import reading, with_span
-from tests.backend_host.test_swap import DEVICE, STEP, filled, numbered, words
 from tests.backend_host.worker_guest import kernel_image
 from tests.backend_host.worker_harness import Served
 from tests.end_to_end.host import wait_until

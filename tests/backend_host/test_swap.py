@@ -2,109 +2,50 @@
 
 import contextlib
 import random
-import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backend_host.device.pager import Pager
-from backend_host.device.readings import Keeps, Room, WorkerReading
-from ivshmem.region import ClientState
+from backend_host.device.readings import Keeps
 from tests.backend_host.between import build_between
-from tests.backend_host.worker_guest import PRIMARY, STREAM, Guest, make_region, wait_for_state
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served
+from tests.backend_host.swapping import (
+    CAPACITY,
+    DEVICE,
+    INVALID_VALUE,
+    OUT_OF_MEMORY,
+    PHYSICAL,
+    SPAN,
+    STEP,
+    allocate,
+    bring_out,
+    compared,
+    filled,
+    first_word,
+    moved,
+    numbered,
+    room,
+    serving,
+    set_target,
+    two_full,
+    wait_for,
+    words,
+)
+from tests.backend_host.worker_guest import PRIMARY, STREAM, make_region
+from tests.backend_host.worker_harness import Host, Served
 from tests.end_to_end.host import wait_until
 
-SPAN = 0x3000_0000_0000
-STEP = 2 << 20
-CAPACITY = 16 * STEP
 SECOND = 1_000_000_000
-DEVICE = 4 << 30
-"""Memory of softgpu's; it is only taken as it is written to."""
 PAUSE_NS = 20_000_000
 """More than a switch to another vGPU and back, and than a twentieth of a burst."""
-OUT_OF_MEMORY, INVALID_VALUE = 2, 1
-PHYSICAL = 0x4C_00000001_000001
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
     yield from serving()
-
-
-def serving(host: Host | None = None) -> Iterator[Served]:
-    """Its client may have all of a device that is short, and has its span open."""
-    host = host or Host(SOFTGPU)
-    try:
-        host.control.set_capacity(CAPACITY, 2 * CAPACITY)
-        with make_region() as region:
-            served = Served(host, region, memory="span")
-            set_target(served, CAPACITY)
-            served.primary().ok("span_open", address=SPAN, bytes=4 * DEVICE)
-            yield served
-    finally:
-        host.close()
-
-
-def set_target(served: Served, nbytes: int) -> None:
-    served.host.control.set_target(served.worker.slot, nbytes)
-
-
-def room(served: Served) -> Room:
-    [found] = [each for each in served.host.control.rooms() if each.slot == served.worker.slot]
-    return found
-
-
-def wait_for(served: Served, is_so: Callable[[Room], bool], what: str) -> None:
-    wait_until(lambda: is_so(room(served)), what)
-
-
-def moved(served: Served) -> tuple[int, int]:
-    """Bytes that were copied, out and in."""
-    worker = served.host.control.worker(served.worker.slot)
-    assert worker is not None
-    return worker.swapped_out_bytes, worker.swapped_in_bytes
-
-
-def compared(served: Served) -> tuple[int, int]:
-    """Bytes that were looked at twice, and what of them had changed."""
-    worker = served.host.control.worker(served.worker.slot)
-    assert worker is not None
-    return worker.compared_bytes, worker.changed_bytes
-
-
-def bring_out(served: Served, target: int = 0) -> None:
-    set_target(served, target)
-    wait_for(served, lambda each: each.resident_bytes <= target, "it has gone")
-
-
-def allocate(guest: Guest, nbytes: int) -> int:
-    return int(guest.ok("cuMemAlloc_v2", bytesize=nbytes).dptr)
-
-
-def filled(guest: Guest, nr: int, each: int = STEP) -> list[int]:
-    """Allocations of one extent each, whose words are their numbers."""
-    addresses = [allocate(guest, each) for _ in range(nr)]
-    for number, address in enumerate(addresses):
-        guest.ok("cuMemsetD32Async", dstDevice=address, ui=number + 1, N=each // 4, hStream=0)
-    guest.ok("cuCtxSynchronize")
-    return addresses
-
-
-def first_word(guest: Guest, address: int) -> int:
-    return int(struct.unpack("<I", guest.from_device(address, 4))[0])
-
-
-def words(guest: Guest, addresses: list[int], each: int = STEP) -> list[tuple[int, int]]:
-    """The first and the last of each."""
-    return [(first_word(guest, address), first_word(guest, address + each - 4)) for address in addresses]
-
-
-def numbered(nr: int) -> list[tuple[int, int]]:
-    return [(number + 1, number + 1) for number in range(nr)]
 
 
 def test_memory_goes_and_comes_back_as_it_was(served: Served) -> None:
@@ -396,12 +337,8 @@ def test_memory_that_is_shared_stays(served: Served) -> None:
 def test_programs_that_share_memory_do_not_wait_for_each_others(served: Served) -> None:
     """Neither's goes: what would have room beside its own alone can be allocated."""
     pager = Pager(served.host.control, CAPACITY, DEVICE, 0.05)
-    with make_region() as region:
-        other = Served(served.host, region, memory="span")
-        other.primary().ok("span_open", address=SPAN, bytes=4 * DEVICE)
+    with two_full(served) as (_, other):
         for each in (served, other):
-            set_target(each, 7 * STEP)
-            filled(each.guest, 7)
             each.guest.ok("ipc_export", address=SPAN)
             wait_for(each, lambda room: room.keeps is Keeps.SHARED, "it says so")
         pager.look(0)
@@ -433,12 +370,8 @@ def test_of_captures_that_wait_for_each_other_one_is_ended(served: Served) -> No
     pager = Pager(served.host.control, CAPACITY, DEVICE, 0.05)
     ended: list[int] = []
     pager.watch(10 * SECOND, lambda slot, _: ended.append(slot))
-    with make_region() as region:
-        other = Served(served.host, region, memory="span")
-        other.primary().ok("span_open", address=SPAN, bytes=4 * DEVICE)
+    with two_full(served) as (_, other):
         for each in (served, other):
-            set_target(each, 7 * STEP)
-            filled(each.guest, 7)
             each.guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
             each.guest.ok("capture_begin", stream=STREAM)
             wait_for(each, lambda room: room.keeps is Keeps.FOR_CAPTURE, "it says so before it has to go")
@@ -529,119 +462,3 @@ def test_a_target_that_a_page_of_zeroes_says_is_none(served: Served) -> None:
     wait_for(served, lambda each: each.displaced_since_ns != 0, "it waits")
     set_target(served, CAPACITY)
     assert guest.finish("cuMemsetD32Async", slot).result == 0
-
-
-# Suspended
-
-
-@pytest.fixture
-def roomy() -> Iterator[Served]:
-    """Its device has room for all that may be allocated."""
-    host = Host(SOFTGPU)
-    try:
-        with make_region() as region:
-            served = Served(host, region, memory="span")
-            served.primary().ok("span_open", address=SPAN, bytes=4 * DEVICE)
-            yield served
-    finally:
-        host.close()
-
-
-def suspend(served: Served, *, is_suspended: bool = True) -> None:
-    served.host.control.set_suspended(served.vgpu, is_suspended=is_suspended)
-
-
-def reading(served: Served) -> WorkerReading:
-    found = served.host.control.worker(served.worker.slot)
-    assert found is not None
-    return found
-
-
-def wait_until_out(served: Served) -> None:
-    wait_until(lambda: reading(served).resident_bytes == 0, "it has gone")
-
-
-def test_a_suspended_program_comes_back_with_its_next_call(roomy: Served) -> None:
-    guest = roomy.guest
-    addresses = filled(guest, 3)
-    suspend(roomy)
-    wait_until_out(roomy)
-    assert reading(roomy).is_suspended
-    assert words(guest, addresses) == numbered(3)
-    assert not reading(roomy).is_suspended
-    assert reading(roomy).resident_bytes == 3 * STEP
-    suspend(roomy)
-    wait_until_out(roomy)
-    assert reading(roomy).is_suspended, "once more"
-    assert words(guest, addresses) == numbered(3)
-
-
-def test_a_suspended_program_is_brought_back(roomy: Served) -> None:
-    guest = roomy.guest
-    addresses = filled(guest, 3)
-    suspend(roomy)
-    wait_until_out(roomy)
-    suspend(roomy, is_suspended=False)
-    wait_until(lambda: reading(roomy).resident_bytes == 3 * STEP, "it is back")
-    assert not reading(roomy).is_suspended
-    assert words(guest, addresses) == numbered(3)
-
-
-def test_memory_that_a_suspended_program_asks_for_is_there(roomy: Served) -> None:
-    """And what the device has not is refused."""
-    guest = roomy.guest
-    [address] = filled(guest, 1)
-    suspend(roomy)
-    wait_until_out(roomy)
-    other = allocate(guest, STEP)
-    assert reading(roomy).resident_bytes >= STEP
-    suspend(roomy)
-    wait_until_out(roomy)
-    assert guest.call("cuMemAlloc_v2", bytesize=2 * DEVICE).result == OUT_OF_MEMORY
-    guest.ok("cuMemsetD32Async", dstDevice=other, ui=1, N=STEP // 4, hStream=0)
-    assert words(guest, [address, other]) == [(1, 1)] * 2
-
-
-def test_a_program_that_begins_in_a_suspended_vgpu_is_not(roomy: Served) -> None:
-    filled(roomy.guest, 1)
-    suspend(roomy)
-    wait_until_out(roomy)
-    with make_region() as region:
-        guest = Guest(region)
-        worker = roomy.host.start(region, 0, roomy.vgpu, memory="span")
-        assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
-        guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
-        guest.ok("span_open", address=SPAN, bytes=4 * DEVICE)
-        filled(guest, 2)
-        began = roomy.host.control.worker(worker.slot)
-        assert began is not None
-        assert (began.is_suspended, began.resident_bytes) == (False, 2 * STEP)
-    assert reading(roomy).is_suspended
-
-
-def test_a_program_that_works_all_the_time_comes_back_at_once(roomy: Served) -> None:
-    guest = roomy.guest
-    addresses = filled(guest, 3)
-    for turn in range(40):
-        suspend(roomy)
-        guest.ok("cuMemsetD32Async", dstDevice=addresses[turn % 3] + 8, ui=turn, N=1, hStream=0)
-    assert words(guest, addresses) == numbered(3)
-    assert [first_word(guest, address + 8) for address in addresses] == [39, 37, 38]
-
-
-def test_a_suspended_program_that_shares_memory_goes_on(roomy: Served) -> None:
-    guest = roomy.guest
-    addresses = filled(guest, 2)
-    guest.ok("ipc_export", address=addresses[0])
-    suspend(roomy)
-    wait_until(lambda: reading(roomy).keeps is Keeps.SHARED, "it says why it stays")
-    assert words(guest, addresses) == numbered(2)
-    assert reading(roomy).resident_bytes == 2 * STEP
-
-
-def test_a_suspended_program_that_ends(roomy: Served) -> None:
-    filled(roomy.guest, 3)
-    suspend(roomy)
-    wait_until_out(roomy)
-    roomy.guest.close()
-    assert "closed" in str(roomy.worker.ended()["ended"])

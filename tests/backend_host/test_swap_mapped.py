@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from backend_host.device.readings import Keeps
-from tests.backend_host.test_swap import (
+from tests.backend_host.swapping import (
     CAPACITY,
     INVALID_VALUE,
     OUT_OF_MEMORY,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.backend_host.test_swap import CAPACITY, STEP, bring_out, filled, first_word, serving, set_target, wait_for
+from tests.backend_host.swapping import CAPACITY, STEP, bring_out, filled, first_word, serving, set_target, wait_for
 from tests.backend_host.test_worker_graphs import copy_node, node_params
 from tests.backend_host.worker_guest import STREAM, Guest
 from tests.backend_host.worker_harness import Served

@@ -12,7 +12,7 @@ import pytest
 
 from backend_host.device.readings import Motion, Stage, WorkerReading
 from ivshmem.region import Region
-from tests.backend_host.test_swap import CAPACITY, DEVICE, SPAN, bring_out, set_target, wait_for
+from tests.backend_host.swapping import CAPACITY, DEVICE, SPAN, bring_out, set_target, wait_for
 from tests.backend_host.test_worker_order import Kernels
 from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, Guest, kernel_image, make_region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served

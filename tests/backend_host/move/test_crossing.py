@@ -18,7 +18,7 @@ from backend_host.vgpu import VGpu
 from ivshmem.region import BEAT_LOST_SECONDS
 from tests.backend_host.between import build_between
 from tests.backend_host.move.travel import Travel, reading, travelling
-from tests.backend_host.test_swap import DEVICE, STEP, allocate, filled, numbered, words
+from tests.backend_host.swapping import DEVICE, STEP, allocate, filled, numbered, words
 from tests.backend_host.test_worker_parts import BOXES, LARGE, PERSISTENT
 from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, Guest, kernel_image
 from tests.end_to_end.host import wait_until

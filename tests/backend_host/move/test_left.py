@@ -12,7 +12,7 @@ from backend_host.restart.records import VGpuRecord
 from backend_host.vgpu import Place, VGpu
 from tests.backend_host.move.travel import LIMIT_S, Travel
 from tests.backend_host.move.waiting import is_dead
-from tests.backend_host.test_swap import filled
+from tests.backend_host.swapping import filled
 from tests.end_to_end.host import wait_until
 
 

@@ -13,8 +13,8 @@ from backend_host.errors import RefusedError
 from backend_host.move.checkpointing import Outcome
 from tests.backend_host.move.travel import LIMIT_S, MOVED, Travel, reading
 from tests.backend_host.move.waiting import Wait, is_dead, kill
+from tests.backend_host.swapping import STEP, allocate, filled, first_word, numbered, words
 from tests.backend_host.test_sleep import VARIABLE
-from tests.backend_host.test_swap import STEP, allocate, filled, first_word, numbered, words
 from tests.backend_host.worker_guest import Guest, kernel_image
 from tests.end_to_end.host import wait_until
 

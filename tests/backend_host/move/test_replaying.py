@@ -22,7 +22,7 @@ from backend_host.walls.start import Child
 from backend_host.worker_process import WorkerProcess
 from tests.backend_host.move.travel import LIMIT_S, MOVED, Travel, reading, travelling
 from tests.backend_host.move.waiting import Wait
-from tests.backend_host.test_swap import filled, numbered, words
+from tests.backend_host.swapping import filled, numbered, words
 from tests.end_to_end.host import wait_until
 
 HERE, THERE = 0, 1

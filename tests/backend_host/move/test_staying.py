@@ -21,7 +21,7 @@ from backend_host.suspension import suspend
 from ivshmem.region import ClientState
 from tests.backend_host.move.travel import LIMIT_S, MOVED, Travel, reading
 from tests.backend_host.move.waiting import Wait, is_dead, kill
-from tests.backend_host.test_swap import STEP, allocate, filled, numbered, words
+from tests.backend_host.swapping import STEP, allocate, filled, numbered, words
 from tests.end_to_end.host import wait_until
 
 HERE, THERE = 0, 1

@@ -24,7 +24,7 @@ from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
 from backend_host.walls import cgroups
 from ivshmem.region import ClientState, HostState
-from tests.backend_host.test_swap import DEVICE, SPAN
+from tests.backend_host.swapping import DEVICE, SPAN
 from tests.backend_host.worker_guest import PRIMARY, Guest, wait_for_state
 from tests.backend_host.worker_harness import WALLS, walls_here
 from tests.end_to_end.host import wait_until

@@ -5,7 +5,7 @@ import signal
 
 from backend_host.worker_process import WorkerProcess
 from ivshmem.region import ClientState
-from tests.backend_host.test_swap import STEP, allocate
+from tests.backend_host.swapping import STEP, allocate
 from tests.backend_host.worker_guest import STREAM, Guest, wait_for_state
 
 NOT_READY = 600

@@ -148,15 +148,21 @@ def test_what_is_no_page() -> None:
             os.close(fd)
 
 
-@pytest.mark.parametrize("policy", ["fair", "elastic"])
-def test_leads_are_kept_among_those_that_want_the_gpu(daemons: Daemons, policy: str) -> None:
-    """Who had more than its part waits for the other, as before."""
+def one_ahead(daemons: Daemons, growth_of_second: float) -> tuple[int, int]:
+    """Both vGPUs want the GPU, and the first one had 7 ms more than its part."""
     one, other = daemons.workers
     first, second = daemons.vgpus
     assert one.enters()
     assert not other.enters()
     daemons.page.set_standing(first, 9_000_000.0, 1.0, 0)
-    daemons.page.set_standing(second, 2_000_000.0, 0.5, 0)
+    daemons.page.set_standing(second, 2_000_000.0, growth_of_second, 0)
+    return first, second
+
+
+@pytest.mark.parametrize("policy", ["fair", "elastic"])
+def test_leads_are_kept_among_those_that_want_the_gpu(daemons: Daemons, policy: str) -> None:
+    """Who had more than its part waits for the other, as before."""
+    first, second = one_ahead(daemons, 0.5)
     page = daemons.change()
     keeper = GrantKeeper(page, make_policy(policy), Budgets(0))
     keeper.adopt({first: Entitlement(weight=1), second: Entitlement(weight=2)})
@@ -166,12 +172,7 @@ def test_leads_are_kept_among_those_that_want_the_gpu(daemons: Daemons, policy: 
 
 def test_a_lead_from_before_is_no_turn_that_others_are_owed_for(daemons: Daemons) -> None:
     """It may be a debt."""
-    one, other = daemons.workers
-    first, second = daemons.vgpus
-    assert one.enters()
-    assert not other.enters()
-    daemons.page.set_standing(first, 9_000_000.0, 1.0, 0)
-    daemons.page.set_standing(second, 2_000_000.0, 1.0, 0)
+    first, second = one_ahead(daemons, 1.0)
     policy = LastCome()
     GrantKeeper(daemons.change(), policy).adopt({first: Entitlement(1), second: Entitlement(1)})
     assert ("indebted", first, 7_000_000) in policy.told

@@ -24,8 +24,8 @@ from backend_host.vgpu import VGpu
 from backend_host.worker_process import WorkerProcess
 from tests.backend_host.move.travel import Travel, reading, travelling
 from tests.backend_host.move.waiting import is_dead, kill
+from tests.backend_host.swapping import filled, numbered, words
 from tests.backend_host.test_sleep import VARIABLE
-from tests.backend_host.test_swap import filled, numbered, words
 from tests.backend_host.worker_guest import kernel_image
 from tests.end_to_end.host import wait_until
 
