@@ -115,10 +115,15 @@ static bool is_not_permitted(void)
     return fgv_thread.is_called && !fgv_thread.is_ours;
 }
 
+CUresult fgv_call_allowed_anywhere(void)
+{
+    CUresult result = fgv_client_is_open();
+    return result != CUDA_SUCCESS ? result : fgv_context_usable(fgv_thread.context, fgv_thread.current);
+}
+
 CUresult fgv_call_allowed(void)
 {
-    CUresult result = is_not_permitted() ? CUDA_ERROR_NOT_PERMITTED : fgv_client_is_open();
-    return result != CUDA_SUCCESS ? result : fgv_context_usable(fgv_thread.context, fgv_thread.current);
+    return is_not_permitted() ? CUDA_ERROR_NOT_PERMITTED : fgv_call_allowed_anywhere();
 }
 
 CUresult fgv_call_healthy(void)
@@ -167,9 +172,16 @@ static inline bool nothing_is_wrong(void)
            fgv_context_is_ready(fgv_thread.context, fgv_thread.current);
 }
 
-static CUresult what_is_wrong(void)
+/* What NVIDIA's driver answers in a host function, too. */
+static bool is_of_events(uint16_t number)
 {
-    CUresult result = fgv_call_allowed();
+    return number == FGV_CALL_cuEventQuery || number == FGV_CALL_cuEventSynchronize ||
+           number == FGV_CALL_cuEventElapsedTime || number == FGV_CALL_cuEventElapsedTime_v2;
+}
+
+static CUresult what_is_wrong(uint16_t number)
+{
+    CUresult result = is_of_events(number) ? fgv_call_allowed_anywhere() : fgv_call_allowed();
     if (result == CUDA_SUCCESS) {
         result = worker_there();
     }
@@ -203,7 +215,7 @@ void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_by
             fgv_call_ops->before(number);
         }
         if (__builtin_expect(!nothing_is_wrong(), 0)) {
-            call->error = what_is_wrong();
+            call->error = what_is_wrong(number);
             if (call->error != CUDA_SUCCESS) {
                 return NULL;
             }

@@ -30,7 +30,7 @@ static CUresult elapsed(uint16_t number, float *milliseconds, CUevent start, CUe
 {
     _Static_assert(sizeof(struct fgv_request_cuEventElapsedTime) == sizeof(struct fgv_request_cuEventElapsedTime_v2),
                    "same request");
-    CUresult result = fgv_call_allowed();
+    CUresult result = fgv_call_allowed_anywhere();
     if (result == CUDA_SUCCESS) {
         result = fgv_handle_check(FGV_HANDLE_EVENT, (uint64_t)(uintptr_t)start);
     }

@@ -65,12 +65,14 @@ void sgp_notify(void)
 
 CUresult sgp_enter_driver(void)
 {
+    return sgp_is_called ? CUDA_ERROR_NOT_PERMITTED : sgp_enter_driver_anywhere();
+}
+
+CUresult sgp_enter_driver_anywhere(void)
+{
     /* Before the lock: in a forked child some other thread of the parent may hold it for ever. */
     if (sgp_driver.is_forked) {
         return CUDA_ERROR_NOT_INITIALIZED;
-    }
-    if (sgp_is_called) {
-        return CUDA_ERROR_NOT_PERMITTED;
     }
     sgp_lock();
     while (sgp_driver.door != SGP_OPEN) {

@@ -39,19 +39,20 @@ struct sgp_driver {
 };
 
 extern struct sgp_driver sgp_driver;
-/* This thread is in a host function of the program's, which may make no calls: what waits for it would wait for ever.
- */
+/* This thread is in a host function of the program's, which may ask of events and make no other calls: what waits for
+ * it would wait for ever. */
 extern _Thread_local bool sgp_is_called;
 
 void sgp_lock(void);
 void sgp_unlock(void);
-void sgp_wait(void);                 /* with the lock: until something completed */
-bool sgp_wait_until(uint64_t ns);    /* as sgp_wait, until then of sgp_now_ns(); false: it is then */
-void sgp_lock_closed(void);          /* for who closes and opens the door: as sgp_lock, whether it is closed or not */
-void sgp_door_open(void);            /* with the lock */
-void sgp_notify(void);               /* with the lock */
-CUresult sgp_enter_driver(void);     /* locks; on error nothing is locked */
-CUresult sgp_leave(CUresult result); /* unlocks */
+void sgp_wait(void);              /* with the lock: until something completed */
+bool sgp_wait_until(uint64_t ns); /* as sgp_wait, until then of sgp_now_ns(); false: it is then */
+void sgp_lock_closed(void);       /* for who closes and opens the door: as sgp_lock, whether it is closed or not */
+void sgp_door_open(void);         /* with the lock */
+void sgp_notify(void);            /* with the lock */
+CUresult sgp_enter_driver(void);  /* locks; on error nothing is locked */
+CUresult sgp_enter_driver_anywhere(void); /* the same, for a call that a host function may make */
+CUresult sgp_leave(CUresult result);      /* unlocks */
 /* How entering went, for a call that needs this argument, too: where it is NULL, an error, and nothing is locked. */
 static inline CUresult sgp_with_argument(CUresult entered, const void *argument)
 {

@@ -34,8 +34,11 @@ static void event_destroy(void *object)
 
 static CUresult enter_event(CUevent handle)
 {
-    CUresult result = sgp_enter_object(handle, SGP_EVENT, CUDA_ERROR_INVALID_HANDLE);
+    CUresult result = sgp_enter_driver_anywhere();
 
+    if (!result && !sgp_object_is(handle, SGP_EVENT)) {
+        result = sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     if (result) {
         return result;
     }

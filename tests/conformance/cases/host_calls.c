@@ -169,3 +169,35 @@ CASE(host_function_makes_no_calls)
     say("cuStreamSynchronize there", asked.waited);
     DO(cuMemFree, asked.memory);
 }
+
+struct asked_of_events {
+    CUevent begun, ended;
+    CUresult queried, waited, timed;
+};
+
+static void CUDA_CB ask_of_events(void *argument)
+{
+    struct asked_of_events *asked = argument;
+    float milliseconds;
+
+    asked->queried = CU(cuEventQuery)(asked->ended);
+    asked->waited = CU(cuEventSynchronize)(asked->ended);
+    asked->timed = CU(cuEventElapsedTime)(&milliseconds, asked->begun, asked->ended);
+}
+
+CASE(host_function_asks_of_events)
+{
+    struct asked_of_events asked;
+    CUstream stream;
+
+    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    MUST(cuEventCreate, &asked.begun, 0);
+    MUST(cuEventCreate, &asked.ended, 0);
+    MUST(cuEventRecord, asked.begun, stream);
+    MUST(cuEventRecord, asked.ended, stream);
+    DO(cuLaunchHostFunc, stream, ask_of_events, &asked);
+    DO(cuStreamSynchronize, stream);
+    say("cuEventQuery there", asked.queried);
+    say("cuEventSynchronize there", asked.waited);
+    say("cuEventElapsedTime there", asked.timed);
+}
