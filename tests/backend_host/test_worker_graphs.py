@@ -1,12 +1,15 @@
 """Captures and graphs at the worker: what costs the grant and what does not, and a guest that lies about graphs."""
 
+import contextlib
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cuda_api.generated.values import Place
 from ivshmem.region import Region
+from tests.backend_host.between import build_between
 from tests.backend_host.worker_guest import EVENT, FUNCTION, MODULE, NO_CHUNK, PRIMARY, STREAM, Guest, kernel_image
 from tests.backend_host.worker_harness import Host, Served
 
@@ -375,3 +378,20 @@ def test_a_capture_whose_stream_is_destroyed(guest: Guest) -> None:
     assert guest.call("capture_end", stream=STREAM).result == INVALID_HANDLE
     guest.to_device(out, struct.pack("<I", 9))
     assert word(guest, out) == 9
+
+
+def test_handles_that_graphs_number_alike(region: Region, tmp_path: Path) -> None:
+    """Each graph of NVIDIA's driver has its own."""
+    tmp_path.chmod(0o755)  # what the worker's user opens the library in
+    with contextlib.closing(Host(build_between("numbered_conditions", tmp_path))) as host:
+        guest = Served(host, region).primary()
+        graphs = [guest.ok("graph_create").graph for _ in range(2)]
+        for graph in graphs:
+            assert guest.ok("graph_condition", graph=graph, context=PRIMARY).condition == 1
+        third = guest.ok("graph_create").graph
+        while_loop = node_params(CONDITIONAL, struct.pack("<QIIQQ", 1, 1, 1, 0, PRIMARY))
+        assert add_node(guest, third, while_loop).result == INVALID_VALUE, "it has no handle"
+        assert [add_node(guest, graph, while_loop).result for graph in graphs] == [0, 0]
+        guest.ok("cuGraphDestroy", hGraph=graphs[0])
+        assert guest.ok("graph_condition", graph=third, context=PRIMARY).condition == 1
+        assert add_node(guest, third, while_loop).result == 0

@@ -146,10 +146,17 @@ static CUresult copy_in(struct fgw_worker *worker, const CUDA_MEMCPY_NODE_PARAMS
     return find_context(worker, sent->copyCtx, &params->native.memcpy.copyCtx);
 }
 
-static CUresult conditional_in(struct fgw_worker *worker, const CUDA_CONDITIONAL_NODE_PARAMS *sent,
+/* Drivers number the handles of each graph anew, so one is known by its graph and its value: by the outermost graph, as
+ * a body uses its handles. Inverted, as small numbers are those of default streams. */
+static uint64_t condition_number(uint64_t root, CUgraphConditionalHandle condition)
+{
+    return ~(condition ^ root * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static CUresult conditional_in(struct fgw_worker *worker, const CUDA_CONDITIONAL_NODE_PARAMS *sent, uint64_t root,
                                struct node_params *params)
 {
-    if (fgw_handle_find(worker, FGW_HANDLE_GRAPH_CONDITION, ~sent->handle).number == 0 ||
+    if (fgw_handle_find(worker, FGW_HANDLE_GRAPH_CONDITION, condition_number(root, sent->handle)).number == 0 ||
         (unsigned int)sent->type > CU_GRAPH_COND_TYPE_SWITCH || sent->size == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -194,9 +201,9 @@ static CUresult operations_in(struct fgw_worker *worker, const CUDA_BATCH_MEM_OP
     return find_context(worker, sent->ctx, &native->ctx);
 }
 
-/* sent is a private copy. */
+/* sent is a private copy; root is the node's outermost graph. */
 static CUresult params_in(struct fgw_worker *worker, const CUgraphNodeParams *sent, bool is_kernel, uint8_t *parameters,
-                          uint32_t parameter_bytes, struct node_params *params)
+                          uint32_t parameter_bytes, uint64_t root, struct node_params *params)
 {
     *params = (struct node_params){.native = {.type = sent->type}};
     CUgraphNodeParams *native = &params->native;
@@ -230,7 +237,7 @@ static CUresult params_in(struct fgw_worker *worker, const CUgraphNodeParams *se
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return operations_in(worker, &sent->memOp, parameters, parameter_bytes, params);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-        return conditional_in(worker, &sent->conditional, params);
+        return conditional_in(worker, &sent->conditional, root, params);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -298,8 +305,9 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
         result = fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
     }
     if (result == CUDA_SUCCESS) {
-        result =
-            params_in(worker, &rest.sent, fixed->is_kernel != 0, rest.parameters, fixed->nr_parameter_bytes, &params);
+        const uint64_t root = fgw_graph_root(worker, FGV_HANDLE_GRAPH, fixed->graph);
+        result = params_in(worker, &rest.sent, fixed->is_kernel != 0, rest.parameters, fixed->nr_parameter_bytes, root,
+                           &params);
     }
     if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         result = fgw_graph_memory_may_add(worker, fixed->graph, rest.sent.alloc.bytesize);
@@ -348,9 +356,10 @@ CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_re
     if (result == CUDA_SUCCESS && fixed->exec != 0) {
         result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, &exec);
     }
+    answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
     if (result == CUDA_SUCCESS) {
-        result =
-            params_in(worker, &rest.sent, fixed->is_kernel != 0, rest.parameters, fixed->nr_parameter_bytes, &params);
+        result = params_in(worker, &rest.sent, fixed->is_kernel != 0, rest.parameters, fixed->nr_parameter_bytes,
+                           answer->root, &params);
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -358,7 +367,6 @@ CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_re
     if (rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
     const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
     CUgraph graph = fgw_handle_above(worker, &handle).native;
     return fgw_staging_set(worker, exec, node, graph, &staging, &params.native);
@@ -411,5 +419,6 @@ CUresult fgw_serve_graph_condition(struct fgw_worker *worker, const struct fgw_r
         return result;
     }
     answer->condition = condition;
-    return fgw_worker_bind_under(worker, FGW_HANDLE_GRAPH_CONDITION, ~condition, NULL, FGV_HANDLE_GRAPH, fixed->graph);
+    const uint64_t number = condition_number(fgw_graph_root(worker, FGV_HANDLE_GRAPH, fixed->graph), condition);
+    return fgw_worker_bind_under(worker, FGW_HANDLE_GRAPH_CONDITION, number, NULL, FGV_HANDLE_GRAPH, fixed->graph);
 }

@@ -266,3 +266,31 @@ CASE(graph_conditions_that_cannot_be)
     ROW("a conditional node", cuGraphAddChildGraphNode, &node, other, NULL, 0, graph);
     DO(cuGraphDestroyNode, node);
 }
+
+CASE(graph_conditions_of_several_graphs)
+{
+    CUdeviceptr left[3], counted[3];
+    CUgraphExec executables[3];
+
+    for (unsigned int i = 0; i < 3; i++) {
+        CUgraph graph;
+        CUgraphNode node;
+
+        left[i] = words_of(2 + i);
+        counted[i] = words_of(0);
+        MUST(cuGraphCreate, &graph, 0);
+        CUgraphConditionalHandle handle = handle_of(graph, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+        CUgraphNodeParams params = condition(handle, CU_GRAPH_COND_TYPE_WHILE, 1);
+        DO(cuGraphAddNode, &node, graph, NULL, NULL, 0, &params);
+        decide(params.conditional.phGraph_out[0], "count_down", NULL, handle, left[i]);
+        count(params.conditional.phGraph_out[0], counted[i]);
+        executables[i] = start(graph);
+    }
+    for (unsigned int i = 0; i < 3; i++) {
+        run(executables[i]);
+    }
+    for (unsigned int i = 0; i < 3; i++) {
+        say_word("left", left[i]);
+        say_device_bytes("counted", counted[i], NR * 4);
+    }
+}

@@ -140,21 +140,23 @@ CASE(copy_of_registered_memory_behind_a_host_function)
 struct asked {
     CUstream stream;
     CUdeviceptr memory;
-    CUresult allocated, freed, waited, copied;
+    CUresult allocated, freed, created, copied;
 };
 
 static void CUDA_CB make_calls(void *argument)
 {
     struct asked *asked = argument;
     CUdeviceptr more;
+    CUstream other;
     uint8_t byte;
 
     asked->allocated = CU(cuMemAlloc)(&more, 4 << 20);
     asked->copied = CU(cuMemcpyDtoH)(&byte, asked->memory, 1);
     asked->freed = CU(cuMemFree)(asked->memory);
-    asked->waited = CU(cuStreamSynchronize)(asked->stream);
+    asked->created = CU(cuStreamCreate)(&other, CU_STREAM_NON_BLOCKING);
 }
 
+/* NVIDIA's driver does not look at what a wait for the function's own stream would do: it hangs. */
 CASE(host_function_makes_no_calls)
 {
     struct asked asked;
@@ -166,7 +168,7 @@ CASE(host_function_makes_no_calls)
     say("cuMemAlloc there", asked.allocated);
     say("cuMemcpyDtoH there", asked.copied);
     say("cuMemFree there", asked.freed);
-    say("cuStreamSynchronize there", asked.waited);
+    say("cuStreamCreate there", asked.created);
     DO(cuMemFree, asked.memory);
 }
 
