@@ -28,6 +28,7 @@
 #include "copy/convoy.h"
 #include "copy/registered.h"
 #include "cuda_api/prototypes.h"
+#include "memory/span.h"
 #include "region/client.h"
 
 #define INLINE_MAX_BYTES 32768u
@@ -178,7 +179,7 @@ CUresult fgv_side_find(struct fgv_side *side, uint64_t address, uint64_t bytes)
     struct fgv_range range;
     *side = (struct fgv_side){.address = address};
     if (!fgv_memory_find(address, &range)) {
-        return CUDA_SUCCESS;
+        return fgv_span_has(address) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; /* freed: no memory of the program's */
     }
     side->kind = range.kind;
     if (range.kind == FGV_MEMORY_REGISTERED) {

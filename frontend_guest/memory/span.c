@@ -20,6 +20,7 @@
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool is_settled; /* the host has it, or takes none */
+static _Atomic uint64_t first, end;
 
 static CUresult propose(uint64_t address, uint64_t bytes)
 {
@@ -54,6 +55,10 @@ static CUresult open_somewhere(uint64_t bytes)
         if (result != CUDA_SUCCESS && found == FGV_GUARDED) {
             munmap((void *)(uintptr_t)address, bytes);
         }
+        if (result == CUDA_SUCCESS) {
+            atomic_store_explicit(&end, address + bytes, memory_order_relaxed);
+            atomic_store_explicit(&first, address, memory_order_relaxed);
+        }
         if (result != CUDA_ERROR_MAP_FAILED) {
             return result;
         }
@@ -78,4 +83,10 @@ CUresult fgv_span_open(void)
     }
     pthread_mutex_unlock(&books);
     return result;
+}
+
+bool fgv_span_has(uint64_t address)
+{
+    return address < atomic_load_explicit(&end, memory_order_relaxed) &&
+           address >= atomic_load_explicit(&first, memory_order_relaxed);
 }

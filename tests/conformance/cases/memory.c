@@ -141,6 +141,19 @@ CASE(memory_freed_while_in_use)
     DO(cuStreamSynchronize, stream);
 }
 
+CASE(memory_that_was_freed_is_copied)
+{
+    CUdeviceptr memory = device_bytes(8 << 20, 0), kept = device_bytes(4096, 1);
+    uint8_t byte;
+
+    DO(cuMemFree, memory);
+    ROW("to the host", cuMemcpy, (CUdeviceptr)&byte, memory, 1);
+    ROW("from the host", cuMemcpy, memory, (CUdeviceptr)&byte, 1);
+    ROW("to the device", cuMemcpy, kept, memory, 4096);
+    ROW("from the device", cuMemcpyAsync, memory, kept, 4096, NULL);
+    ROW("after all", cuMemcpy, (CUdeviceptr)&byte, kept, 1);
+}
+
 CASE(memory_managed)
 {
     CUdeviceptr memory = 0;
