@@ -235,8 +235,9 @@ class Gpu:
 
 
 def find(gpus: Sequence[Gpu], name: str) -> Gpu:
-    """The one that a person calls so: by its number, or by the beginning of its UUID. Raises RefusedError."""
-    found = [gpu for gpu in gpus if name == str(gpu.number) or gpu.device.uuid.lower().startswith(name.lower())]
+    """The one that a person calls so: by its number, or by the beginning of its UUID, which is not nothing. Raises RefusedError."""
+    numbered = [gpu for gpu in gpus if name == str(gpu.number)]
+    found = numbered or [gpu for gpu in gpus if name and gpu.device.uuid.lower().startswith(name.lower())]
     if len(found) != 1:
         nr = "several Gpus of this host are" if found else "no Gpu of this host is"
         raise RefusedError(f"{nr} called {name!r}; see: fairgv-host devices")

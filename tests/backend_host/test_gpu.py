@@ -176,6 +176,8 @@ def test_a_vgpu_goes_where_it_is_asked_for(registry: VGpuRegistry, gpus: list[Gp
             opened(registry, Entitlement(gpu=name))
     with pytest.raises(RefusedError, match="several Gpus of this host are called 'GPU-'"):
         find(gpus, "GPU-")
+    with pytest.raises(RefusedError, match="no Gpu of this host is called ''"):
+        find(gpus[:1], "")
     assert len(registry.statistics()) == 3, "who is refused leaves nothing"
 
 
