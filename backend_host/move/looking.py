@@ -27,7 +27,7 @@ def plan_now(vgpus: VGpuTable, gpus: Sequence[Gpu], config: Config, name: str, t
     others = vgpus.others(vgpu)
     traveller = _traveller(vgpu, target, host_left(vgpus, vgpu, config))
     is_bound = traveller.is_bound or target.capacity.is_short
-    if traveller.programs and (mover == CHECKPOINT or not target.start.sees or is_bound):
+    if traveller.programs and target is not vgpu.gpu and (mover == CHECKPOINT or not target.start.sees or is_bound):
         for gpu in (vgpu.gpu, target):
             gpu.mover.wait(_KNOWN_S)
     return make_plan(traveller, side(vgpu.gpu, others), side(target, others), mover)

@@ -170,6 +170,20 @@ def test_a_vgpu_without_programs_needs_none(host: MovingHost, monkeypatch: pytes
     assert host.moves.plan("web", "1").nr_programs == 0
 
 
+def test_a_vgpu_that_is_there_waits_for_no_trial(host: MovingHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with one Gpu tries none."""
+
+    def wait(timeout_s: float) -> None:
+        pytest.fail("waits for a trial")
+
+    monkeypatch.setattr(looking, "_serving", lambda vgpu: [(SimpleNamespace(ordinal_of=lambda uuid: 0), program())])
+    for gpu in host.gpus:
+        monkeypatch.setattr(gpu.mover, "wait", wait)
+    host.opened("web")
+    with pytest.raises(NoPlanError, match=r"^web cannot move to GPU 0: it is there already$"):
+        host.moves.plan("web", "0")
+
+
 def test_a_vgpu_with_programs_needs_it_on_both(host: MovingHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_KNOWN_S", 0.0)
     monkeypatch.setattr(looking, "_serving", lambda vgpu: [(SimpleNamespace(ordinal_of=lambda uuid: None), program())])
