@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from backend_host.device_settings import GpuSettings, read_devices, read_gpus
+from backend_host.device_settings import (
+    MIN_DEVICE_BYTES,
+    MIN_SLICE_NS,
+    MOST_DEVICE_BYTES,
+    MOST_SLICE_NS,
+    GpuSettings,
+    read_devices,
+    read_gpus,
+)
 from backend_host.entitlement import KEYS, PLAIN, Entitlement, read_changes
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
@@ -193,8 +201,6 @@ MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
 MAX_PINNED_BYTES = 1 << 40
-MIN_DEVICE_BYTES = 64 << 20
-MOST_DEVICE_BYTES = 1 << 50
 SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes", "device_memory_bytes", "swap_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
 _NOT_IN_FILES = {"is_private", "goes_around", "file", "given"}
@@ -234,8 +240,8 @@ RULES: Mapping[str, Rule] = {
     "space": _one_of(SPACES),
     "policy": _one_of(sorted(POLICIES)),
     "slice_ns": Rule(
-        "0, for the device's own, or at least 1: shorter slices cost more in switches than they give (docs/grants.md)",
-        lambda slice_ns: slice_ns == 0 or slice_ns >= 1_000_000,
+        "0, for the device's own, or from 1 to 60000: shorter slices cost more in switches than they give (docs/grants.md)",
+        lambda slice_ns: slice_ns == 0 or MIN_SLICE_NS <= slice_ns <= MOST_SLICE_NS,
     ),
     "quota": _one_of(QUOTAS),
     "quota_max_ms": _from_to(1, 1000),
@@ -250,7 +256,7 @@ RULES: Mapping[str, Rule] = {
     "preemption": _one_of(PREEMPTIONS),
     "memory": _one_of(MEMORIES),
     "device_memory_bytes": Rule(
-        "0, for all there is, or at least 64M",
+        "0, for all there is, or from 64M to 1024T",
         lambda nr_bytes: nr_bytes == 0 or MIN_DEVICE_BYTES <= nr_bytes <= MOST_DEVICE_BYTES,
     ),
     "oversubscribe": _from_to(1, 64),

@@ -15,9 +15,8 @@ from backend_host.sizes import read_size
 
 NAME = re.compile(r"[0-9]{1,4}|GPU-[0-9A-Fa-f-]{1,36}", re.IGNORECASE)
 """No other can be written without quotes as the name of a table, and none needs them."""
-_MIN_SLICE_NS = 1_000_000
-_MIN_DEVICE_BYTES = 64 << 20
-_MOST_DEVICE_BYTES = 1 << 50
+MIN_SLICE_NS, MOST_SLICE_NS = 1_000_000, 60_000_000_000
+MIN_DEVICE_BYTES, MOST_DEVICE_BYTES = 64 << 20, 1 << 50
 
 
 class Named(Protocol):
@@ -85,15 +84,19 @@ def read_devices(value: object) -> tuple[str, ...]:
 
 
 def _slice_ms(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _MIN_SLICE_NS <= value * 1e6 < 1 << 62:
-        raise ConfigError(f"slice_ms must be at least 1, in milliseconds, not {value!r}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not MIN_SLICE_NS <= value * 1e6 <= MOST_SLICE_NS
+    ):
+        raise ConfigError(f"slice_ms must be from 1 to 60000, in milliseconds, not {value!r}")
     return float(value)
 
 
 def _memory(value: object) -> int:
     nr_bytes = read_size("device_memory_bytes", value)
-    if nr_bytes != 0 and not _MIN_DEVICE_BYTES <= nr_bytes <= _MOST_DEVICE_BYTES:
-        raise ConfigError(f"device_memory_bytes must be 0, for all there is, or at least 64M, not {value!r}")
+    if nr_bytes != 0 and not MIN_DEVICE_BYTES <= nr_bytes <= MOST_DEVICE_BYTES:
+        raise ConfigError(f"device_memory_bytes must be 0, for all there is, or from 64M to 1024T, not {value!r}")
     return nr_bytes
 
 

@@ -134,7 +134,7 @@ def test_policies_of_the_simulator_are_no_daemons(policy: str, capsys: pytest.Ca
     assert capsys.readouterr().err.endswith(sentence)
 
 
-@pytest.mark.parametrize("slice_ms", ["nan", "inf", "-5", "0.5"])
+@pytest.mark.parametrize("slice_ms", ["nan", "inf", "-5", "0.5", "60001", "1e300"])
 def test_slices_that_are_none(tmp_path: Path, slice_ms: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--state-dir", str(tmp_path), "start", f"--slice-ms={slice_ms}"]) == 1
     assert "slice_ms" in capsys.readouterr().err

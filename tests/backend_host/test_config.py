@@ -56,6 +56,8 @@ def test_what_a_vgpu_has_when_nobody_says_anything(tmp_path: Path) -> None:
         ("region_bytes = '65M'", "power of two"),
         ("region_bytes = '1M'", "16M"),
         ("slice_ms = 0.1", "slice_ms"),
+        ("slice_ms = 1e300", r"slice_ms must be 0, for the device's own, or from 1 to 60000: .*, not 1e\+300$"),
+        ("device_memory_bytes = '2048T'", "device_memory_bytes must be 0, for all there is, or from 64M to 1024T, not"),
         ("nr_warm_workers = 'two'", "nr_warm_workers"),
         ("metrics = '0.0.0.0:9400'", "metrics: others would reach '0.0.0.0:9400'.* Serve 127.0.0.1:9400"),
         ("metrics = 9400", "metrics must be a text, not 9400"),
