@@ -78,8 +78,8 @@ def _read_weight(written: object) -> int:
 
 
 def _read_quota(written: object) -> int:
-    """Nothing is no quota, as 0 is."""
-    return parse_size(str(written or 0))
+    """Nothing said is no size: a variable of a script that is not set takes nobody's quota away."""
+    return parse_size(str(written))
 
 
 def _show_quota(quota_bytes: int) -> str:
