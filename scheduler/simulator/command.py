@@ -27,6 +27,9 @@ from scheduler.simulator.workloads import WORKLOADS, UnknownWorkloadError, find_
 from scheduler.version import VersionAction
 
 MAX_VGPUS = 100_000
+MOST = 1e9
+_WIDE = 1000
+"""Columns where there is no terminal; a table takes what it needs."""
 
 _EPILOG = f"""\
 workloads: {", ".join(WORKLOADS)} (Table 3 of the FairGV paper, and matrixMul that sleeps);
@@ -70,14 +73,18 @@ def weights(text: str) -> list[int]:
     return found
 
 
+class WriteError(Exception):
+    """Results cannot be written; the text says where and why."""
+
+
 def positive(text: str) -> float:
-    """A number above 0."""
+    """A number above 0, of seconds or less, which are counted in ns."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    if not 0 < value <= MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0, and at most {MOST:.0f}")
     return value
 
 
@@ -229,11 +236,24 @@ def _simulate_hosts(options: argparse.Namespace) -> None:
             host_command.all_settings(options),
             lambda told, done: progress.update(task, description=told, completed=done),
         )
-    print_runs(runs, Console())
+    print_runs(runs, _console())
     if options.json:
-        options.json.write_text(json.dumps(host_command.to_json(runs), indent=2) + "\n")
+        _write(options.json, json.dumps(host_command.to_json(runs), indent=2) + "\n")
     if options.plot:
         plot_runs(runs, options.plot)
+
+
+def _console() -> Console:
+    """Where there is no terminal, no number is cut."""
+    return Console() if sys.stdout.isatty() else Console(width=_WIDE)
+
+
+def _write(path: Path, text: str) -> None:
+    """Raises WriteError."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise WriteError(f"cannot write {path}: {error.strerror}") from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -250,14 +270,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.plot:
             require_matplotlib()
         reports = run_all(all_settings)
-        print_reports(reports, Console())
+        print_reports(reports, _console())
         if options.json:
-            options.json.write_text(to_json(all_settings, reports))
+            _write(options.json, to_json(all_settings, reports))
         if options.plot:
             plot(reports, options.plot)
     except (UnknownWorkloadError, BoundsError) as error:
         parser.error(str(error))
-    except (PlotError, OSError) as error:
+    except (PlotError, WriteError, OSError) as error:
         print(f"fairgv-sim: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

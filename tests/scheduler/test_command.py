@@ -44,6 +44,7 @@ def test_many_vgpus_are_shown_by_kind(capsys: pytest.CaptureFixture[str]) -> Non
         (["--vgpus", "1x200000"], "more than 100000"),
         (["--seconds", "-1"], "no number above 0"),
         (["--seconds", "long"], "no number above 0"),
+        (["--seconds", "1e300"], "'1e300' is no number above 0, and at most 1000000000"),
         (["--gpus", "0"], "no whole number above 0"),
         (["--workload", "requests-6x0ms-90ms"], "no workload is called 'requests-6x0ms-90ms'"),
         (["--quota", "longest"], "invalid choice: 'longest'"),
@@ -109,13 +110,27 @@ def test_requests_of_programs_and_turns_by_bursts(tmp_path: Path, capsys: pytest
     assert "requests answered" not in capsys.readouterr().out
 
 
+def test_no_number_is_cut_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    workload = "poisson-16x16ms-1126ms"
+    assert (
+        main(["--vgpus", "1:1", "--request", "30:40", "--limit", "60", "--workload", workload, "--seconds", "1"]) == 0
+    )
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    assert printed.count(f" {workload} ") == 2
+
+
 def test_weights() -> None:
     assert weights("1:2x3:4") == [1, 2, 2, 2, 4]
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seconds", "0.01", "--json", str(tmp_path / "no" / "file")]) == 1
-    assert "fairgv-sim: " in capsys.readouterr().err
+    for name, reason in (
+        (str(tmp_path / "no" / "file"), "No such file or directory"),
+        ("/dev/full", "No space left on device"),
+    ):
+        assert main(["--seconds", "0.01", "--json", name]) == 1
+        assert capsys.readouterr().err == f"fairgv-sim: cannot write {name}: {reason}\n"
 
 
 def test_without_matplotlib_it_says_so_before_it_simulates(
