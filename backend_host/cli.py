@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend_host import config_commands, hand_overs, output
+from backend_host.arguments import path_argument
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
@@ -65,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--state-dir",
-        type=Path,
+        type=path_argument,
         help="where the daemon keeps its socket and log (default: /run/fairgv of root, else fairgv in $XDG_RUNTIME_DIR); one daemon for each",
     )
     parser.add_argument("--version", action=VersionAction)
@@ -88,7 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
         description="Looks at the host: virtual machines, device, memory, walls, the daemon. Each line says pass, warn or fail, and what to "
         "do. Exit status 1 when something fails.",
     )
-    doctor.add_argument("--config", type=Path, metavar="FILE", help="the settings that `start` would have")
+    doctor.add_argument("--config", type=path_argument, metavar="FILE", help="the settings that `start` would have")
     doctor.add_argument("--json", action="store_true", help=_JSON)
     doctor.set_defaults(run=_doctor)
 
@@ -142,7 +143,7 @@ def make_parser() -> argparse.ArgumentParser:
     attach.add_argument("domain", metavar="NAME", help="of the domain; with --shm, whatever the vGPU is to be called")
     attach.add_argument(
         "--shm",
-        type=Path,
+        type=path_argument,
         metavar="PATH",
         help="the file that QEMU's memory-backend-file made for the device ivshmem-plain; its size is the region's",
     )
@@ -192,7 +193,7 @@ def _add_settings(start: argparse.ArgumentParser) -> None:
     """Options that say other than the configuration file."""
     start.add_argument(
         "--config",
-        type=Path,
+        type=path_argument,
         metavar="FILE",
         help=f"settings in TOML (default {SYSTEM_FILE}, if it is there); the options here win over it",
     )
@@ -268,7 +269,7 @@ def _add_web(start: argparse.ArgumentParser, commands: "argparse._SubParsersActi
         "nobody for anything.",
         epilog="Example: fairgv-host report monday.html",
     )
-    report.add_argument("file", type=Path, metavar="FILE.html")
+    report.add_argument("file", type=path_argument, metavar="FILE.html")
     report.set_defaults(run=_report)
 
 

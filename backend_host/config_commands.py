@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from backend_host import output
+from backend_host.arguments import path_argument
 from backend_host.config import SYSTEM_FILE, Config, problems, read_file
 from backend_host.config_keys import TABLES, toml, written
 
@@ -30,7 +31,7 @@ def add_command(
         description="Names each key of a file that is unknown or wrong, with what is allowed. Exit status 1 when there is one.",
     )
     checked.add_argument(
-        "file", nargs="?", type=Path, default=SYSTEM_FILE, metavar="FILE", help="(default %(default)s)"
+        "file", nargs="?", type=path_argument, default=SYSTEM_FILE, metavar="FILE", help="(default %(default)s)"
     )
     checked.set_defaults(run=_check)
     shown = below.add_parser(

@@ -11,6 +11,7 @@ import logging
 import os
 import pwd
 import select
+import shlex
 import socket
 import struct
 import threading
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
+from backend_host.state_dir import SYSTEM_DIR, default_state_dir
 from ivshmem.passing import receive_with, send_with
 
 MAX_LINE_BYTES = 1 << 20
@@ -366,5 +368,7 @@ def _why_not_connected(socket_path: Path, error: OSError) -> str:
     if isinstance(error, PermissionError):
         return f"no permission for {socket_path}; the daemon runs as another user"
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        return f"no daemon listens on {socket_path}; start one with: fairgv-host start"
+        is_usual = socket_path.parent in (default_state_dir(), SYSTEM_DIR)
+        words = ["fairgv-host", *([] if is_usual else ["--state-dir", str(socket_path.parent)]), "start"]
+        return f"no daemon listens on {socket_path}; start one with: {shlex.join(words)}"
     return f"cannot reach a daemon on {socket_path}: {error.strerror or error}"

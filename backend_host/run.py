@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from backend_host.arguments import path_argument
 from backend_host.entitlement import add_options, given_options
 from backend_host.errors import DaemonNotRunningError, FairGVError
 from backend_host.ipc import Connection
@@ -93,7 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="most of pinned and managed memory, a power of two (default: half of the machine's memory)",
     )
     parser.add_argument(
-        "--state-dir", type=Path, help="which daemon (default: the system's; a private one when none runs)"
+        "--state-dir", type=path_argument, help="which daemon (default: the system's; a private one when none runs)"
     )
     parser.add_argument("--device", choices=DEVICE_KINDS, help="of a private daemon (default: auto)")
     parser.add_argument(
@@ -103,12 +104,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--trace",
-        type=Path,
+        type=path_argument,
         metavar="FILE",
         help="write each driver call as a line of JSON; to FILE.json or FILE.json.gz calls and kernels over time, for ui.perfetto.dev",
     )
     parser.add_argument("--count", action="store_true", help="print sums by driver call on stderr at the end")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the sums there, as JSON")
+    parser.add_argument("--json", type=path_argument, metavar="FILE", help="write the sums there, as JSON")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS")
     return parser
 

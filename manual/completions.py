@@ -6,6 +6,7 @@ from pathlib import Path
 
 import shtab
 
+from backend_host.arguments import path_argument
 from manual.commands import Command, below, options
 
 SHELLS = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
@@ -20,7 +21,7 @@ def completion(command: Command, shell: str) -> str:
         for action in options(each):
             if isinstance(action.choices, Mapping):  # which shtab takes for commands
                 action.choices = list(action.choices)
-            if action.type is Path or action.nargs == argparse.REMAINDER:
+            if action.type in (Path, path_argument) or action.nargs == argparse.REMAINDER:
                 is_folder = any(name in _FOLDERS for name in action.option_strings)
                 action.complete = shtab.DIRECTORY if is_folder else shtab.FILE  # type: ignore[attr-defined]
     return shtab.complete(parser, shell=shell).rstrip("\n") + "\n"

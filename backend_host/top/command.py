@@ -11,6 +11,8 @@ from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
 from backend_host.top.asking import Asker
 
+_MOST_SECONDS = 86_400
+
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
     """`top`."""
@@ -30,9 +32,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise argparse.ArgumentTypeError("a number of seconds, more than 0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"a number of seconds, more than 0 and at most {_MOST_SECONDS}, not {text!r}")
     return seconds
 
 

@@ -114,6 +114,11 @@ def test_start_refuses_where_a_daemon_runs(state_dir: Path, capsys: pytest.Captu
         ["attach", "vm", "--weight", "heavy"],
         ["top", "--seconds", "0"],
         ["top", "--seconds", "nan"],
+        ["top", "--seconds", "long"],
+        ["top", "--seconds", "1e10"],
+        ["--state-dir", "", "status"],
+        ["doctor", "--config", ""],
+        ["attach", "--shm", "", "vm"],
         ["start", "--device", "quantum"],
         ["unknown"],
         [],
@@ -179,4 +184,4 @@ def test_the_command_finds_itself_from_anywhere(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     answer: Any = host_command(tmp_path, "status")
     assert answer.returncode == 1
-    assert "fairgv-host start" in answer.stderr
+    assert f"fairgv-host --state-dir {tmp_path} start" in answer.stderr

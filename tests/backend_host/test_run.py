@@ -30,8 +30,8 @@ while True:
 PRIVATE = """
 import sys
 from pathlib import Path
-from backend_host import run
-run.default_state_dir = lambda: Path("/nowhere")
+from backend_host import ipc, run
+run.default_state_dir = ipc.default_state_dir = lambda: Path("/nowhere")
 sys.exit(run.main(sys.argv[1:]))
 """
 

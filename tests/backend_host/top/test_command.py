@@ -157,10 +157,10 @@ def test_it_needs_a_daemon(tmp_path: Path, form: list[str]) -> None:
     if form:
         ended = host_command(tmp_path, "top", *form)
         assert ended.returncode == 1
-        assert "start one with: fairgv-host start" in ended.stderr
+        assert f"start one with: fairgv-host --state-dir {tmp_path} start" in ended.stderr
         return
     with contextlib.closing(Terminal(tmp_path)) as terminal:
-        terminal.wait_for("start one with: fairgv-host start")
+        terminal.wait_for("start one with: fairgv-host --state-dir")
         assert terminal.process.wait(60) == 1
         assert LEAVES_THE_SCREEN not in terminal.said
 

@@ -299,7 +299,7 @@ def test_a_daemon_that_is_started_anew_is_found(tmp_path: Path) -> None:
         app = view_of(asker, looks, looks.add(asker.ask("status")))
         async with app.run_test(size=(120, 24)) as pilot:
             server.stop()
-            assert "start one with: fairgv-host start" in await look(pilot)
+            assert f"start one with: fairgv-host --state-dir {tmp_path} start" in await look(pilot)
             server = serve(2)
             assert await look(pilot) == "the daemon was started anew, as process 2"
             server.stop()
