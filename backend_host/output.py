@@ -29,9 +29,10 @@ def say(text: str, *, is_flushed: bool = False) -> None:
 
 
 def finish() -> None:
-    """Whatever was said is written now, or OutputError tells."""
-    with _writing():
-        sys.stdout.flush()
+    """Whatever was said is written now, or OutputError tells. Who has nothing to say may have standard output closed."""
+    if sys.stdout is not None:
+        with _writing():
+            sys.stdout.flush()
 
 
 def say_json(value: object) -> None:
@@ -44,16 +45,28 @@ def show(what: "RenderableType", *, is_wide: bool = False) -> None:
     from rich.console import Console  # noqa: PLC0415 - which a daemon, and what speaks to programs, does without
     from rich.measure import Measurement  # noqa: PLC0415 - as above
 
-    console = Console()
-    if is_wide or not sys.stdout.isatty():
-        options = console.options.update(max_width=_ANY_WIDTH)
-        console = Console(width=max(console.width, Measurement.get(console, options, what).maximum))
     with _writing():
+        console = Console()
+        if is_wide or not is_terminal():
+            options = console.options.update(max_width=_ANY_WIDTH)
+            console = Console(width=max(console.width, Measurement.get(console, options, what).maximum))
         console.print(what)
+
+
+def is_terminal() -> bool:
+    """Whether standard output is one."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def is_watched() -> bool:
+    """Whether somebody looks at standard error while a command goes on."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextlib.contextmanager
 def _writing() -> Iterator[None]:
+    if sys.stdout is None:
+        raise OutputError("cannot write to standard output: it is closed")
     try:
         yield
     except BrokenPipeError:

@@ -177,7 +177,7 @@ def interrupts() -> Iterator[Callable[[], bool]]:
 @contextlib.contextmanager
 def _bar() -> Iterator[Callable[[Message], None]]:
     """Shows how far a move is, where there is somebody to look."""
-    if not sys.stderr.isatty():
+    if not output.is_watched():
         yield lambda migration: None
         return
     from rich.console import Console  # noqa: PLC0415 - for people alone

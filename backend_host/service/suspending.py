@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -171,7 +170,7 @@ def _follow(name: str, connection: Connection, what: str, is_done: Callable[[Mes
 @contextlib.contextmanager
 def _bar(text: str) -> Iterator[Callable[[int, int], None]]:
     """Shows how many bytes are done, where there is somebody to look."""
-    if not sys.stderr.isatty():
+    if not output.is_watched():
         yield lambda done, of: None
         return
     from rich.console import Console  # noqa: PLC0415 - for people alone

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, connect: Callable[[], Connection]) -> int:
 def _check_terminal() -> None:
     """Textual reads standard input, and draws on standard error."""
     for stream, name in ((sys.stdin, "input"), (sys.stdout, "output"), (sys.stderr, "error")):
-        if not stream.isatty():
+        if stream is None or not stream.isatty():
             raise FairGVError(f"top draws on a terminal, and standard {name} is none; see: fairgv-host top --once")
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         raise FairGVError(

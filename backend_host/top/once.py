@@ -1,6 +1,5 @@
 """`top --once`: one screen as text, of two looks."""
 
-import sys
 import time
 
 from rich.cells import cell_len
@@ -21,7 +20,7 @@ def show_once(asker: Asker, seconds: float) -> None:
     time.sleep(seconds)
     figures = looks.add(asker.ask("status"))
     width, most_name = Console().width, drawing.MOST_NAME
-    if not sys.stdout.isatty():
+    if not output.is_terminal():
         most_name = max([0, *(cell_len(row.name) for row in figures.vgpus)])
         width = max(_WHOLE_LINE, width) + most_name
     output.show(Group(*drawing.once(figures, width, most_name)))

@@ -101,6 +101,26 @@ def test_output_that_cannot_be_written(tmp_path: Path, answer: Message, command:
     assert ended.stderr == "fairgv-host: cannot write to standard output: No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    "command", [["status"], ["status", "--json"], ["devices"], ["top", "--once", "--seconds", "0.01"]]
+)
+def test_standard_output_that_is_closed(state_dir: Path, command: list[str]) -> None:
+    words = [sys.executable, "-m", "backend_host.cli", "--state-dir", str(state_dir), *command]
+    ended = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "fairgv-host: cannot write to standard output: it is closed\n")
+
+
+@pytest.mark.parametrize(("closed", "name"), [("<&-", "input"), (">&-", "output")])
+def test_the_view_wants_open_streams(state_dir: Path, closed: str, name: str) -> None:
+    words = [sys.executable, "-m", "backend_host.cli", "--state-dir", str(state_dir), "top"]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
+    terminal, inner = os.openpty()
+    with os.fdopen(terminal), os.fdopen(inner) as file:
+        ended = subprocess.run(shell, stdin=file, stdout=file, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert f"standard {name} is none" in ended.stderr
+
+
 def test_start_refuses_where_a_daemon_runs(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--state-dir", str(state_dir), "start"]) == 1
     assert "already runs" in capsys.readouterr().err

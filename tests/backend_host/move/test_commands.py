@@ -70,6 +70,16 @@ def test_it_moves(host: MovingHost, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     ]
 
 
+def test_it_moves_where_standard_error_is_closed(
+    host: MovingHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.opened("web")
+    step_by_step(monkeypatch, host, nothing, change, end)
+    monkeypatch.setattr("sys.stderr", None)
+    assert migrate(host) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "web is on GPU 1"
+
+
 @pytest.mark.parametrize(
     ("nr_programs", "said"),
     [
