@@ -139,15 +139,20 @@ def print_counts(counts: Sequence[Count], stream: Any = None) -> None:
 
 
 def trace_lines(lines: Iterable[str]) -> Iterator[str]:
-    """A trace, one short line a call. A last line that a process did not finish is left out."""
+    """A trace, one short line a call. A last line that a process did not finish is left out. Raises TraceError for lines that are none."""
     first_ns: int | None = None
+    line = ""
     for line in lines:
         try:
             entry = json.loads(line)
         except ValueError:
             continue
+        if not isinstance(entry, dict) or "at_ns" not in entry:
+            continue
         first_ns = entry["at_ns"] if first_ns is None else first_ns
         yield f"{(entry['at_ns'] - first_ns) / 1e9:10.6f} {entry['pid']}/{entry['thread']} {_what(entry)}"
+    if first_ns is None and line.endswith("\n"):
+        raise TraceError("neither a trace nor a file of counts")
 
 
 def _what(entry: dict[str, Any]) -> str:
@@ -179,9 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif counted:
             print_counts(read_counts(counted))
         for path in (path for path in options.files if path not in counted):
-            with path.open(errors="replace") as lines:
-                for line in trace_lines(lines):
-                    print(line)
+            _print_trace(path)
     except BrokenPipeError:  # `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -189,6 +192,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _print_trace(path: Path) -> None:
+    with path.open(errors="replace") as lines:
+        try:
+            for line in trace_lines(lines):
+                print(line)
+        except TraceError as error:
+            raise TraceError(f"{path} is {error}") from None
 
 
 def _is_counts(path: Path) -> bool:

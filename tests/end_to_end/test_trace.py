@@ -119,6 +119,27 @@ def test_files_that_are_no_counts(tmp_path: Path) -> None:
     assert trace.read_counts([short]) == []
 
 
+@pytest.mark.parametrize("text", ["root:x:0:0\n", '{"traceEvents": [\n{"ph": "M"},\n]}\n', "[1]\n", '"text"\n'])
+def test_files_that_are_no_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    path = tmp_path / "other"
+    path.write_text(text)
+    assert trace.main([str(path)]) == 1
+    assert capsys.readouterr() == (
+        "",
+        f"python -m backend_host.trace: {path} is neither a trace nor a file of counts\n",
+    )
+
+
+@pytest.mark.parametrize("text", ["", '{"at_ns": 17, "pid": 1'])
+def test_traces_of_programs_that_were_killed_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text)
+    assert trace.main([str(path)]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 def test_what_is_not_asked_for_is_not_there(host: Host) -> None:
     text = OPENS + "found, status = ctypes.c_void_p(), ctypes.c_int()\n"
     text += "look = cuda.cuGetProcAddress_v2\n"
