@@ -173,7 +173,7 @@ def _watched(options: argparse.Namespace) -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def _traced(path: Path) -> Iterator[dict[str, str]]:
-    path.write_bytes(b"")
+    _write(path, "")
     import tempfile  # noqa: PLC0415 - rare
 
     from backend_host import timeline  # noqa: PLC0415
@@ -197,13 +197,23 @@ def _counted(options: argparse.Namespace) -> Iterator[dict[str, str]]:
 
     from backend_host.trace import counts_json, print_counts, read_counts  # noqa: PLC0415
 
+    if options.json is not None:
+        _write(options.json, "")
     with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
         yield {"FAIRGV_COUNT": f"{directory}/counts"}
         counts = read_counts(Path(directory).iterdir())
         if options.json is not None:
-            options.json.write_text(json.dumps(counts_json(counts), indent=1) + "\n")
+            _write(options.json, json.dumps(counts_json(counts), indent=1) + "\n")
         if options.count:
             print_counts(counts, sys.stderr)
+
+
+def _write(path: Path, text: str) -> None:
+    """Nothing at first, so that what cannot be written is told before the program runs."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise FairGVError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str], guest_library: Path) -> int:

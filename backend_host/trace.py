@@ -114,7 +114,7 @@ def counts_table(counts: Sequence[Count]) -> RenderableType:
         *(
             Text(f"{what} not found: {', '.join(names)}")
             for kind, what in (("missing name", "names"), ("missing table", "export tables"))
-            if (names := [_printable(count.name) for count in counts if count.kind == kind])
+            if (names := [_printable(count.name) or "''" for count in counts if count.kind == kind])
         ),
     )
 
@@ -157,7 +157,7 @@ def trace_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _what(entry: dict[str, Any]) -> str:
     if "missing" in entry:
-        return f"not found: {entry['missing']} (CUDA {entry['version']}, flags {entry['flags']})"
+        return f"not found: {entry['missing'] or repr('')} (CUDA {entry['version']}, flags {entry['flags']})"
     if "kernel" in entry:
         return f"kernel {entry['kernel']}: stream {entry['stream']}, on the device for {format_time(entry['time_ns'])}"
     if "table" in entry:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from backend_host import trace
 from tests.end_to_end.host import Host
@@ -103,10 +104,28 @@ def test_children_are_counted(host: Host, tmp_path: Path) -> None:
     assert counts["cuDriverGetVersion"]["nr"] == 1
 
 
-def test_a_place_that_cannot_be_written(host: Host, tmp_path: Path) -> None:
-    result = host.guest("vector_add", options=("--trace", str(tmp_path / "nowhere" / "trace")))
+@pytest.mark.parametrize("option", ["--trace", "--json"])
+@pytest.mark.parametrize("name", ["trace", "trace.json"])
+def test_a_place_that_cannot_be_written(host: Host, tmp_path: Path, option: str, name: str) -> None:
+    """It is told before the program runs."""
+    path = tmp_path / "nowhere" / name
+    result = host.guest("vector_add", options=(option, str(path)))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"fairgv-run: cannot write {path}: No such file or directory\n"
+
+
+def test_a_place_without_room(host: Host) -> None:
+    result = host.guest("vector_add", options=("--json", "/dev/full"))
     assert result.returncode == 1
-    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr == "fairgv-run: cannot write /dev/full: No space left on device\n"
+
+
+def test_a_name_of_nothing_is_shown() -> None:
+    asked = [trace.Count("missing name", name, nr_local=1) for name in ("cuNo", "")]
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(trace.counts_table(asked))
+    assert "names not found: cuNo, ''" in shown.get()
 
 
 def test_files_that_are_no_counts(tmp_path: Path) -> None:
