@@ -170,7 +170,9 @@ def status(message: Message, *, is_long: bool = False) -> RenderableType:
     return Group(
         *parts,
         Text(""),
-        vgpus(message["vgpus"], is_long=is_long) if message["vgpus"] else Text(no_vgpu(message)),
+        vgpus(message["vgpus"], is_long=is_long, has_one_gpu=len(message["gpus"]) == 1)
+        if message["vgpus"]
+        else Text(no_vgpu(message)),
         Text(""),
         clients(message["vgpus"], is_long=is_long),
         *([Text(""), *remarks] if remarks else []),
@@ -267,8 +269,8 @@ def unmoved(entries: Iterable[Message]) -> Iterator[Text]:
             yield folded(f"GPU {gpu['number']}: {which} to another Gpu: {gpu['why_no_mover']}")
 
 
-def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:
-    """`windows`: how many seconds each recent share is of."""
+def _vgpu_columns(windows: Sequence[str], *, has_one_gpu: bool) -> tuple[Column, ...]:
+    """`windows`: how many seconds each recent share is of. `has_one_gpu`: the host has, and its number takes no room from names."""
     last = len(windows) - 1
     recent = [
         Column(_when(window).removeprefix("the "), partial(_recent, place=place), is_long=0 < place < last)
@@ -277,7 +279,7 @@ def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:
     return (
         Column("vGPU", lambda vgpu: vgpu["name"], is_name=True),
         Column("kind", lambda vgpu: vgpu["kind"], is_word=True, is_long=True),
-        Column("GPU", lambda vgpu: str(vgpu["gpu_number"])),
+        Column("GPU", lambda vgpu: str(vgpu["gpu_number"]), is_long=has_one_gpu),
         Column("weight", lambda vgpu: str(vgpu["weight"])),
         Column("request", _request, is_long=True),
         Column("limit", _limit, is_long=True),
@@ -296,11 +298,12 @@ def _vgpu_columns(windows: Sequence[str]) -> tuple[Column, ...]:
     )
 
 
-def vgpus(entries: Sequence[Message], *, is_long: bool = False) -> RenderableType:
+def vgpus(entries: Sequence[Message], *, is_long: bool = False, has_one_gpu: bool = False) -> RenderableType:
     """One row a vGPU: what it is entitled to among those that are active, and what it got."""
     if not entries:
         return Text(NO_VGPU)
-    return table(_vgpu_columns(list(entries[0]["recent_shares"])), entries, is_long=is_long)
+    columns = _vgpu_columns(list(entries[0]["recent_shares"]), has_one_gpu=has_one_gpu)
+    return table(columns, entries, is_long=is_long)
 
 
 CLIENTS = (

@@ -120,6 +120,16 @@ def test_the_table_has_what_was_lately_and_the_long_one_what_was_ever() -> None:
     assert all(text in row for text in ("40.0%", "25.0%", "1 s", "1 GiB"))
 
 
+def test_names_have_the_room_of_the_only_gpus_number() -> None:
+    names = ["web-server-1", "web-server-2"]
+    message = status_of()
+    message["vgpus"] = [{**message["vgpus"][0], "name": name, "memory_bytes": 2666} for name in names]
+    assert [rendered(tables.status(message), WIDTH).count(name) for name in names] == [2, 2], "and as that of a program"
+    message["gpus"] *= 2
+    assert "vGPU          GPU  weight" in rendered(tables.status(message))
+    assert "GPU  weight" in rendered(tables.status({**message, "gpus": message["gpus"][:1]}, is_long=True), 400)
+
+
 def test_one_that_is_not_active_is_entitled_to_nothing_now() -> None:
     row = rendered(tables.vgpus(vgpu_of(status_of(), entitled_share=None)["vgpus"])).splitlines()[1]
     assert row.split()[3] == "-"
