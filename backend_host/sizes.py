@@ -47,6 +47,15 @@ def format_time(nr_ns: int) -> str:
     return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"
 
 
+def format_uptime(nr_ns: int) -> str:
+    """`12.1 s`, `5 h 33 min`, `14 days 2 h`."""
+    minutes = nr_ns // 60_000_000_000
+    if minutes < 60:
+        return format_time(nr_ns)
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"
+
+
 def format_programs(nr: int) -> str:
     """`one program`, `2 programs`."""
     return "one program" if nr == 1 else f"{nr} programs"

@@ -18,7 +18,7 @@ from backend_host.entitlement import WHOLE
 from backend_host.generated.counters import BOUNDS
 from backend_host.ipc import Message
 from backend_host.move.words import CHECKPOINT, REPLAY
-from backend_host.sizes import format_size, format_time
+from backend_host.sizes import format_size, format_time, format_uptime
 from backend_host.walls.settings import WALLS
 
 NO_VGPU = "no vGPU yet: fairgv-host attach DOMAIN, or fairgv-run -- PROGRAM"
@@ -182,7 +182,7 @@ def status(message: Message, *, is_long: bool = False) -> RenderableType:
 def _head(gpu: Message, uptime_ns: int) -> Text:
     return Text(
         f"GPU {gpu['number']}: {gpu['name']} ({gpu['kind']}, {format_size(gpu['memory_bytes'])}), policy {gpu['policy']}, "
-        f"slice {format_time(gpu['slice_ns'])}, up {format_time(uptime_ns)}, walls: {_walls(gpu['walls'])}"
+        f"slice {format_time(gpu['slice_ns'])}, up {format_uptime(uptime_ns)}, walls: {_walls(gpu['walls'])}"
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from backend_host.doctor.verdict import Verdict, failed, passed, warned
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection, Message
-from backend_host.sizes import format_time
+from backend_host.sizes import format_uptime
 
 UNIT = "fairgv.service"
 _SYSTEMD = Path("/run/systemd/system")
@@ -110,7 +110,7 @@ def daemon(reading: DaemonReading) -> Verdict:
     """Whether it serves. It may be of an earlier release than this command, and tell less."""
     if reading.status is not None:
         told = reading.status
-        text = f"answers: process {told['pid']}, up {format_time(told['uptime_ns'])}, vGPUs: {len(told['vgpus'])}"
+        text = f"answers: process {told['pid']}, up {format_uptime(told['uptime_ns'])}, vGPUs: {len(told['vgpus'])}"
         if waits_for := told.get("waits_for"):
             return warned("daemon", f"{text}; {waits_for}", "wait for them, or end them: fairgv-host stop, then start")
         return passed("daemon", text)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from backend_host import tables
 from backend_host.ipc import Message
-from backend_host.sizes import format_size, format_time
+from backend_host.sizes import format_size, format_time, format_uptime
 from backend_host.top.bars import FAINT, SHORT, bar, curve, scale_of, whole_bar
 from backend_host.top.figures import Figures, Row, ordered
 
@@ -187,7 +187,7 @@ def head(figures: Figures, order: str, seconds: float) -> Text:
     """The first line."""
     nr = len(figures.vgpus)
     return tables.printable(
-        f"fairgv-host top, up {format_time(figures.status['uptime_ns'])}, {nr} vGPU{'' if nr == 1 else 's'} "
+        f"fairgv-host top, up {format_uptime(figures.status['uptime_ns'])}, {nr} vGPU{'' if nr == 1 else 's'} "
         f"sorted by {order}, every {seconds:g} s"
     )
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend_host.errors import ConfigError
-from backend_host.sizes import format_programs, format_size, format_time, parse_size
+from backend_host.sizes import format_programs, format_size, format_time, format_uptime, parse_size
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,22 @@ def test_what_is_formatted_parses_back_to_within_a_rounding(nr_bytes: int) -> No
 )
 def test_format_time(nr_ns: int, text: str) -> None:
     assert format_time(nr_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.25, "250 ms"),
+        (3599, "3599 s"),
+        (3600, "1 h 0 min"),
+        (20_000, "5 h 33 min"),
+        (172_799, "47 h 59 min"),
+        (172_800, "2 days 0 h"),
+        (1_216_800, "14 days 2 h"),
+    ],
+)
+def test_format_uptime(seconds: float, text: str) -> None:
+    assert format_uptime(round(seconds * 1e9)) == text
 
 
 @pytest.mark.parametrize(("nr", "text"), [(0, "0 programs"), (1, "one program"), (2, "2 programs")])
