@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from backend_host.errors import FairGVError
+from backend_host.whole_file import whole
 
 SUFFIXES = (".json", ".json.gz")
 _DEVICE = 1 << 22
@@ -27,21 +28,18 @@ def is_wanted(path: Path) -> bool:
 
 def write(lines: Iterable[str], path: Path) -> None:
     """Writes the file, as a whole or not at all. Raises FairGVError when it cannot be written."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        with _opened(unfinished) as file:
+        with whole(path) as place, _opened(place, is_packed=".gz" in path.suffixes) as file:
             file.write('{"displayTimeUnit": "ns", "traceEvents": [')
             for before, event in zip(itertools.chain([""], itertools.repeat(",")), events(lines), strict=False):
                 file.write(f"{before}\n{json.dumps(event)}")
             file.write("\n]}\n")
-        unfinished.replace(path)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise FairGVError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _opened(path: Path) -> TextIO:
-    return gzip.open(path, "wt") if ".gz" in path.suffixes else path.open("w")
+def _opened(path: Path, *, is_packed: bool) -> TextIO:
+    return gzip.open(path, "wt") if is_packed else path.open("w")
 
 
 def events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

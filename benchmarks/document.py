@@ -4,17 +4,18 @@ It is written anew after each record, so that nothing measured is lost, however 
 made of it alone.
 """
 
-import contextlib
 import errno
 import json
 import os
 import platform
 import shlex
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from backend_host.whole_file import whole
 from benchmarks.steal import most_stolen
 
 Record = dict[str, Any]
@@ -44,27 +45,17 @@ def check_writable(path: Path) -> None:
     """Raises OSError where a file could not be written; none is left behind."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    with unfinished(path) as file:
-        file.touch()
-        file.unlink()
+    if not path.exists() or path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
 
 
 def write(path: Path, document: Document) -> None:
     """Whole or not at all."""
-    with unfinished(path) as file:
-        file.write_text(json.dumps(document, indent=1) + "\n")
-        file.replace(path)
-
-
-@contextlib.contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
-    """What a file is called while it is written, beside its place; it is gone after the block unless it was put there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.with_name(f"{path.name}.new")
-    try:
-        yield file
-    finally:
-        file.unlink(missing_ok=True)
+    with whole(path) as file:
+        file.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def records(document: Document, kind: str) -> list[Record]:

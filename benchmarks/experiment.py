@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from backend_host.errors import FairGVError
 from backend_host.state_dir import DEVICE_KINDS
 from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
+from backend_host.whole_file import whole
 from benchmarks import document as documents
 from benchmarks.devices import choose_device, device_name, native_environment, private_device
 from benchmarks.document import Document, Record
@@ -370,6 +371,6 @@ def save_plot(experiment: Experiment, document: Document, path: Path) -> None:
     wanted = plot_format(path)
     with figure_of(PLOT_INCHES, THEMES["light"]) as figure:
         experiment.plot(document, figure)
-        with documents.unfinished(path) as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole(path) as file:
             figure.savefig(file, format=wanted)
-            file.replace(path)

@@ -13,6 +13,7 @@ from typing import Any
 
 from backend_host.errors import FairGVError
 from backend_host.web.files import PAGE, SCRIPTS, STYLES, policy_of_report, text_of
+from backend_host.whole_file import whole
 
 _STYLE_LINK = re.compile(r' *<link rel="stylesheet" href="[^"]+">\n')
 _SCRIPT_LINK = re.compile(r' *<script src="[^"]+" defer></script>\n')
@@ -20,12 +21,10 @@ _SCRIPT_LINK = re.compile(r' *<script src="[^"]+" defer></script>\n')
 
 def write(path: Path, document: dict[str, Any]) -> None:
     """Writes the file, as a whole or not at all. FairGVError when it cannot be written."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        unfinished.write_text(page_of(document), encoding="utf-8")
-        unfinished.replace(path)
+        with whole(path) as place:
+            place.write_text(page_of(document), encoding="utf-8")
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise FairGVError(f"cannot write {path}: {error.strerror}") from error
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from backend_host.config import PACKAGE_ROOT
+from backend_host.whole_file import whole
 from benchmarks.devices import device_name, native_environment
-from benchmarks.document import unfinished
 from benchmarks.errors import ProgramFailedError
 from benchmarks.space.build import build
 from benchmarks.space.medoids import Vector, bounds_of, medoids, normalised
@@ -166,6 +166,6 @@ class Recording:
         lines = ",\n".join(
             json.dumps({key: value for key, value in pair.items() if key != "multiprocessors"}) for pair in pairs
         )
-        with unfinished(self.folder / name) as file:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with whole(self.folder / name) as file:
             file.write_text(f"{text.removesuffix(']}')}\n{lines}\n]}}\n")
-            file.replace(self.folder / name)
