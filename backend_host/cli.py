@@ -132,7 +132,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     hand_overs.add_command(commands).set_defaults(run=_grants)
 
-    _add_web(start, commands)
+    _add_report(commands)
 
     attach = commands.add_parser(
         "attach",
@@ -237,6 +237,11 @@ def _add_settings(start: argparse.ArgumentParser) -> None:
         help="how much programs may allocate, as a multiple of the device's memory: 1.5, say; what has no room waits in the host's (default 1)",
     )
     start.add_argument(
+        "--web",
+        metavar="ADDRESS",
+        help="serve a page with shares, waits and memory there: 127.0.0.1:9401, or the path of a UNIX socket (docs/web.md)",
+    )
+    start.add_argument(
         "--trusted-guests",
         action="store_true",
         default=None,
@@ -256,12 +261,7 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--long", action="store_true", help=_LONG)
 
 
-def _add_web(start: argparse.ArgumentParser, commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    start.add_argument(
-        "--web",
-        metavar="ADDRESS",
-        help="serve a page with shares, waits and memory there: 127.0.0.1:9401, or the path of a UNIX socket (docs/web.md)",
-    )
+def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     report = commands.add_parser(
         "report",
         help="the page of --web with the last hour in it, as one file",

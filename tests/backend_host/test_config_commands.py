@@ -94,6 +94,7 @@ def test_the_systems_file_is_read_where_it_is(
 def test_where_each_value_comes_from(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text('device = "soft"\nslice_ms = 5\n[vgpu]\nweight = 3\n[limits]\n')
     options = ["--config", str(file), "--slice-ms", "6.5", "--trusted-guests", "--allow-missing-wall", "net"]
+    options += ["--web", "127.0.0.1:9401"]
     assert main(["--state-dir", "/run/elsewhere", "config", "show", "--json", *options]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["file"] == str(file)
@@ -101,6 +102,7 @@ def test_where_each_value_comes_from(file: Path, capsys: pytest.CaptureFixture[s
         "state_dir": "/run/elsewhere",
         "slice_ms": 6.5,
         "trusted_guests": True,
+        "web": "127.0.0.1:9401",
         "walls.allow_missing": ["net"],
     }
     in_file = {"device": "soft", "vgpu.weight": 3}
