@@ -47,10 +47,14 @@ def show(what: "RenderableType", *, is_wide: bool = False) -> None:
 
     with _writing():
         console = Console()
-        if is_wide or not is_terminal():
-            options = console.options.update(max_width=_ANY_WIDTH)
-            console = Console(width=max(console.width, Measurement.get(console, options, what).maximum))
-        console.print(what)
+        if is_terminal() and not is_wide:
+            console.print(what)
+            return
+        options = console.options.update(max_width=_ANY_WIDTH)
+        console = Console(width=max(console.width, Measurement.get(console, options, what).maximum))
+        with console.capture() as printed:
+            console.print(what)
+        print("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
 def is_terminal() -> bool:

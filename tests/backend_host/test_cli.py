@@ -51,6 +51,17 @@ def test_status_for_programs(state_dir: Path, answer: Message, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out) == answer
 
 
+def test_no_line_is_longer_than_what_it_says(
+    state_dir: Path, answer: Message, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blanks at the end of a wide table's lines would be empty lines in a pager."""
+    answer["gpus"] = [answer["gpus"][0], {**answer["gpus"][0], "number": 1, "vgpus": ["a", "b"]}]
+    assert main(["--state-dir", str(state_dir), "devices"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines == [line.rstrip() for line in lines]
+
+
 def test_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Message] = []
     entry = asdict(Listed("vm", "domain", "shut off", is_served=False, why_not="for a reason", weight=2))
