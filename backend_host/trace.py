@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from backend_host.errors import FairGVError
 from backend_host.sizes import format_size, format_time
+from backend_host.tables import Column, table
 
 MAGIC = b"FairGV counts 1\n"
 KINDS = {1: "call", 2: "slot", 3: "missing name", 4: "missing table"}
@@ -102,32 +102,29 @@ def call_class(count: Count) -> str:
     return "" if count.kind.startswith("missing") else count.call_class
 
 
+COLUMNS = (
+    Column("call", lambda count: f"slot {count['name']}" if count["kind"] == "slot" else count["name"], is_word=True),
+    Column("number", lambda count: str(count["nr"])),
+    Column("time", lambda count: format_time(count["time_ns"])),
+    Column("each", lambda count: format_time(count["time_ns"] // count["nr"])),
+    Column("errors", lambda count: str(count["nr_errors"])),
+    Column("class", lambda count: count["class"], is_word=True),
+    Column("round trips", lambda count: str(count["nr_round_trips"])),
+    Column("sent", lambda count: format_size(count["sent_bytes"])),
+    Column("received", lambda count: format_size(count["received_bytes"])),
+)
+
+
 def counts_table(counts: Sequence[Count]) -> RenderableType:
-    """For people: calls as rows, then the names and the tables that were asked for in vain."""
-    table = Table("call", "class", "number", "round trips", "sent", "received", "time", "each", "errors")
-    for count in counts:
-        if not count.kind.startswith("missing"):
-            name = f"slot {_printable(count.name)}" if count.kind == "slot" else count.name
-            table.add_row(name, call_class(count), str(count.nr), *_measures(count))
+    """For people: calls as rows, in as many columns as there is room for, then the names and the tables that were asked for in vain."""
     return Group(
-        table,
+        table(COLUMNS, [entry for entry in counts_json(counts) if not entry["kind"].startswith("missing")]),
         *(
             Text(f"{what} not found: {', '.join(names)}")
             for kind, what in (("missing name", "names"), ("missing table", "export tables"))
             if (names := [_printable(count.name) or "''" for count in counts if count.kind == kind])
         ),
     )
-
-
-def _measures(count: Count) -> list[str]:
-    return [
-        str(count.nr_round_trips),
-        format_size(count.sent_bytes),
-        format_size(count.received_bytes),
-        format_time(count.time_ns),
-        format_time(count.time_ns // count.nr),
-        str(count.nr_errors),
-    ]
 
 
 def print_counts(counts: Sequence[Count], stream: Any = None) -> None:

@@ -122,10 +122,25 @@ def test_a_place_without_room(host: Host) -> None:
 
 def test_a_name_of_nothing_is_shown() -> None:
     asked = [trace.Count("missing name", name, nr_local=1) for name in ("cuNo", "")]
-    console = Console(width=200)
+    assert "names not found: cuNo, ''" in printed(asked, 200)
+
+
+def test_no_name_is_cut_on_a_narrow_terminal() -> None:
+    """What fits beside names and times is shown, from the left."""
+    names = ("cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxSetFlags_v2")
+    counts = [trace.Count("call", name, nr_waited=123_456, time_ns=7 * 10**9, sent_bytes=1 << 30) for name in names]
+    for width, columns in ((80, ["time", "each", "errors", "class"]), (50, ["time"]), (140, ["class", "received"])):
+        head, *rows = printed(counts, width).splitlines()
+        assert [row.split()[0] for row in rows] == [*names]
+        assert all(f" {column}" in head for column in columns)
+        assert "…" not in "".join((head, *rows))
+
+
+def printed(counts: list[trace.Count], width: int) -> str:
+    console = Console(width=width)
     with console.capture() as shown:
-        console.print(trace.counts_table(asked))
-    assert "names not found: cuNo, ''" in shown.get()
+        console.print(trace.counts_table(counts))
+    return shown.get()
 
 
 def test_files_that_are_no_counts(tmp_path: Path) -> None:
