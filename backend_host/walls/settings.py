@@ -20,11 +20,16 @@ _FIRST_UID = 1000
 
 
 def default_cache_dir() -> Path:
-    """/var/cache/fairgv for root, else fairgv/tenants in the user's own cache folder."""
+    """/var/cache/fairgv for root, else fairgv/tenants in the user's own cache folder. Raises ConfigError for a user without one."""
     if os.geteuid() == 0:
         return Path("/var/cache/fairgv")
-    own = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(own) / "fairgv" / "tenants"
+    try:
+        own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        raise ConfigError(
+            "this user has no home: name a folder for compiled code by XDG_CACHE_HOME, or by cache_dir in [walls] of the configuration"
+        ) from None
+    return own / "fairgv" / "tenants"
 
 
 @dataclass(frozen=True)

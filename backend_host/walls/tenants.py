@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend_host.errors import FairGVError
 from backend_host.walls import folders
 from backend_host.walls.settings import WallSettings
 
@@ -55,11 +56,18 @@ class Tenants:
     """All tenants of the folder that the settings name. Thread-safe, also among daemons."""
 
     def __init__(self, settings: WallSettings) -> None:
+        """Raises FairGVError where there can be no such folder."""
         self.folder = settings.cache_path
         self._range = range(settings.first_uid, settings.last_uid + 1)
         self._is_root = os.geteuid() == 0
-        self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)
-        folders.sweep(self.folder)
+        try:
+            self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+            folders.sweep(self.folder)
+        except OSError as error:
+            raise FairGVError(
+                f"cannot have compiled code of programs in {self.folder}: {error.strerror}; name another folder by cache_dir in [walls] of "
+                "the configuration, or have XDG_CACHE_HOME name one of this user's"
+            ) from error
 
     def take(self, name: str) -> Tenant:
         """The tenant of this name, made if it is new. Raises OSError."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend_host.errors import FairGVError
 from backend_host.walls.settings import WallSettings
 from backend_host.walls.tenants import Tenants, name_of
 from tests.end_to_end.host import wait_until
@@ -32,6 +33,15 @@ def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="fairgv-tenants-", dir="/dev/shm") as above:
         Path(above).chmod(0o755)
         yield Path(above) / "tenants"
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    """As of a user whose home is not there."""
+    (tmp_path / "home").touch()
+    folder = tmp_path / "home" / ".cache" / "fairgv"
+    said = f"^cannot have compiled code of programs in {folder}: Not a directory; name another folder by cache_dir in"
+    with pytest.raises(FairGVError, match=said):
+        Tenants(WallSettings(cache_dir=str(folder)))
 
 
 def test_an_id_outlives_the_daemon(folder: Path) -> None:

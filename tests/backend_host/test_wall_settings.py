@@ -76,3 +76,17 @@ def test_a_wall_that_is_none_cannot_be_excused() -> None:
     with pytest.raises(ConfigError, match="no wall 'nets'") as refused:
         PLAIN.without(("nets",))
     assert all(wall in str(refused.value) for wall in WALLS)
+
+
+def test_compiled_code_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of one that is in no file of users."""
+    monkeypatch.setattr("os.geteuid", lambda: 2_000_000_017)
+    monkeypatch.setattr("os.getuid", lambda: 2_000_000_017)
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(
+        ConfigError, match=r"^this user has no home: name a folder for compiled code by XDG_CACHE_HOME, or"
+    ):
+        _ = WallSettings().cache_path
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
+    assert WallSettings().cache_path == Path("/elsewhere/fairgv/tenants")
