@@ -4,7 +4,9 @@ what is refused and how."""
 from __future__ import annotations
 
 import ctypes
+import os
 import random
+import stat
 import struct
 import subprocess
 import sys
@@ -75,6 +77,17 @@ def test_vector_add_over_blocks_and_in_three_dimensions(tmp_path: Path) -> None:
         assert list(struct.unpack(f"<{count}f", buffers[2].raw[: 4 * count])) == [
             x + y for x, y in zip(a, b, strict=True)
         ]
+
+
+def test_an_output_that_is_no_file_stays_what_it_is(tmp_path: Path) -> None:
+    """As /dev/null."""
+    output = tmp_path / "pipe"
+    os.mkfifo(output)
+    reader = os.open(output, os.O_RDWR)
+    compile_image((HEADER + KERNEL.format(body="")).encode(), CAPABILITY, output)
+    assert stat.S_ISFIFO(output.stat().st_mode)
+    assert os.read(reader, 4) == b"\x7fELF"
+    os.close(reader)
 
 
 def test_one_thread_of_a_block(tmp_path: Path) -> None:
