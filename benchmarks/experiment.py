@@ -34,6 +34,8 @@ from scheduler.registry import POLICIES, SIMULATED, where_simulated
 EXIT_FAILED = 1
 PLOT_INCHES = (9, 5)
 PLAIN_WIDTH = 180
+MOST = 1e9
+"""Of what an option counts."""
 BUSY_LOAD_PER_CORE = 0.25
 
 Subjects = Mapping[str, tuple[str, ...]]
@@ -174,10 +176,12 @@ def add_common_options(parser: argparse.ArgumentParser, experiment: Experiment) 
 
 
 def positive(text: str) -> float:
-    """A number above 0, for argparse."""
+    """A number above 0, for argparse; of seconds, no more than a clock counts."""
     number = float(text)
-    if not 0 < number < float("inf"):
+    if not number > 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"{text} is more than {MOST:.0f}")
     return number
 
 

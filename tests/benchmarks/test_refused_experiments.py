@@ -9,6 +9,7 @@ from benchmarks.experiments import EXPERIMENTS
 NAMES = ("elastic", "bursts")
 OF_BOTH = [
     (("--seconds", "0"), "not above 0"),
+    (("--seconds", "1e300"), "1e300 is more than 1000000000"),
     (("--repetitions", "0"), "not a whole number above 0"),
     (("--policy", "fair"), "unrecognized arguments"),
 ]
