@@ -43,6 +43,7 @@ _JSON = "for programs (docs/json.md has the keys); times in ns, sizes in bytes"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; exit status 0, 1 for an error told in one line, 2 for wrong usage."""
     options = make_parser().parse_args(arguments)
+    output.begin()
     try:
         status = int(options.run(options))
         output.finish()

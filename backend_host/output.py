@@ -4,6 +4,7 @@ Wrong when: a file fills up while something else writes to it, too. What was pri
 """
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -20,6 +21,12 @@ _ANY_WIDTH = 100_000
 
 class OutputError(FairGVError):
     """What a command had to say cannot be written."""
+
+
+def begin() -> None:
+    """What the terminal's encoding has no character for, as that of bars, is a question mark."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def say(text: str, *, is_flushed: bool = False) -> None:

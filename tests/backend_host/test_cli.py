@@ -121,6 +121,25 @@ def test_standard_output_that_is_closed(state_dir: Path, command: list[str]) -> 
     assert (ended.returncode, ended.stderr) == (1, "fairgv-host: cannot write to standard output: it is closed\n")
 
 
+def test_a_terminal_without_the_characters(state_dir: Path) -> None:
+    """As one of ISO 8859-1 has none for the lines of bars."""
+    words = [
+        sys.executable,
+        "-m",
+        "backend_host.cli",
+        "--state-dir",
+        str(state_dir),
+        "top",
+        "--once",
+        "--seconds",
+        "0.01",
+    ]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    ended = subprocess.run(words, env=environment, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b"% in use" in ended.stdout
+
+
 @pytest.mark.parametrize(("closed", "name"), [("<&-", "input"), (">&-", "output")])
 def test_the_view_wants_open_streams(state_dir: Path, closed: str, name: str) -> None:
     words = [sys.executable, "-m", "backend_host.cli", "--state-dir", str(state_dir), "top"]
