@@ -74,7 +74,8 @@ class VGpuRegistry(Relocating):
                 vgpu = self._create(Wanted(name, "session", entitlement, uid, Wake.FUTEX), memory)
                 vgpu.gpu.coscheduler.add_user(vgpu.index, name, uid)
             elif vgpu.kind != "session" or vgpu.uid != uid:
-                raise RefusedError(f"the vGPU {name} belongs to somebody else")
+                owner = f"user {vgpu.uid}" if vgpu.kind == "session" else f"a {vgpu.kind}"
+                raise RefusedError(f"the vGPU {name} belongs to somebody else ({owner}): name another one by --vgpu")
             else:
                 check_join(vgpu)
             vgpu.nr_users += 1

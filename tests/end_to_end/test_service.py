@@ -253,7 +253,10 @@ def test_a_vgpu_of_another_user(service: Service) -> None:
     with service.connect() as connection:
         os.close(connection.ask("open", name="roots", region_bytes=REGION_BYTES)["fd"])
         answers = ask_as(service, USER, [GROUP], {"op": "open", "name": "roots"}, {"op": "open", "name": "theirs"})
-    assert all("belongs to somebody else" in answer["error"] for answer in answers)
+    assert [answer["error"] for answer in answers] == [
+        "the vGPU roots belongs to somebody else (user 0): name another one by --vgpu",
+        f"the vGPU theirs belongs to somebody else (user {OTHER}): name another one by --vgpu",
+    ]
 
 
 def test_nobody_takes_the_name_of_a_domain_to_come(service: Service) -> None:
