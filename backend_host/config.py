@@ -356,7 +356,9 @@ def read_file(path: Path) -> FileRead:
         document = tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # of TOML, or of UTF-8
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no TOML: byte {error.start} begins no character of UTF-8") from error
+    except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
     values: dict[str, object] = {}
     keys: set[str] = set()

@@ -70,6 +70,13 @@ def test_refusals_name_the_culprit(tmp_path: Path, text: str, named: str) -> Non
         load_config(write(tmp_path, text))
 
 
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "fairgv.toml"
+    path.write_bytes(b"weight = 1\n\xff")
+    with pytest.raises(ConfigError, match=r"fairgv.toml is no TOML: byte 11 begins no character of UTF-8$"):
+        load_config(path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         load_config(tmp_path / "nowhere.toml")
