@@ -1,13 +1,12 @@
 """What NVML says of a device reaches `devices --json`, metrics and `doctor`, and costs its programs nothing."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from backend_host.cli import host_command
 from backend_host.nvml.figures import MEASURED
-from tests.end_to_end.host import Host, start_host, stop_host, wait_until
+from tests.end_to_end.host import Host, wait_until
 
 pytestmark = pytest.mark.gpu
 
@@ -56,17 +55,3 @@ def test_doctor_says_whether_nvml_answers(gpu_host: Host) -> None:
     checks = json.loads(host_command(gpu_host.state_dir, "doctor", "--json").stdout)
     [found] = [check for check in checks if check["check"] == "monitor"]
     assert (found["state"], found["text"]) == ("pass", "NVML answers")
-
-
-def test_without_the_package_figures_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pynvml.py").write_text("raise ImportError\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "host").mkdir(mode=0o700)
-    host = start_host(tmp_path / "host", device="cuda")
-    try:
-        wait_until(lambda: "nvidia-ml-py is not installed" in host.log(), "the log says so")
-        assert all(figures(host)[name] is None for name in MEASURED)
-        assert host.guest("vector_add").returncode == 0
-        assert host.log().count("are unknown") == 1
-    finally:
-        stop_host(host)
