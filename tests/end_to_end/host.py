@@ -50,14 +50,14 @@ class Host:
         native = {"LD_LIBRARY_PATH": str(SOFTGPU), **own_device(self.state_dir)} if self.device == "soft" else {}
         return {**os.environ, **native, **more}
 
-    def native(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def native(self, program: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
         """Runs a test program directly on the device library; one that hangs is ended, with what it printed until then."""
         command = [str(PROGRAMS / program), *arguments]
         child = subprocess.Popen(
             command, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         try:
-            output, errors = child.communicate(timeout=TIMEOUT_S)
+            output, errors = child.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             child.kill()
             output, errors = child.communicate()
@@ -77,12 +77,12 @@ class Host:
         )
 
     def guest(
-        self, program: str | Path, *arguments: str, options: tuple[str, ...] = ()
+        self, program: str | Path, *arguments: str, options: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S
     ) -> subprocess.CompletedProcess[str]:
         """Runs a test program as a guest to its end."""
         child = self.start(program, *arguments, options=options)
         try:
-            output, errors = child.communicate(timeout=TIMEOUT_S)
+            output, errors = child.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             child.terminate()
             child.communicate()
