@@ -199,7 +199,9 @@ def _add_settings(start: argparse.ArgumentParser) -> None:
         help=f"settings in TOML (default {SYSTEM_FILE}, if it is there); the options here win over it",
     )
     start.add_argument(
-        "--device", choices=DEVICE_KINDS, help="cuda: NVIDIA's driver; soft: the CPU; auto: cuda if it answers"
+        "--device",
+        choices=DEVICE_KINDS,
+        help="cuda: NVIDIA's driver; soft: the CPU; auto: cuda, or soft where that is not there",
     )
     start.add_argument(
         "--devices",

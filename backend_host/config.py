@@ -57,7 +57,7 @@ class Config:
     state_dir: Path = dataclasses.field(default_factory=default_state_dir)
     """Where the daemon keeps its socket, its log and what it knows of domains; nobody else may write there."""
     device: str = "auto"
-    """What computes: cuda (NVIDIA's driver), soft (the software device), auto (cuda where it reports a device, else soft)."""
+    """What computes: cuda (NVIDIA's driver), soft (the software device), auto (cuda, and soft on a host without that driver)."""
     devices: tuple[str, ...] = ()
     """Which devices of it are served: their numbers, or the beginnings of their UUIDs; empty: all."""
     policy: str = DEFAULT_POLICY

@@ -98,7 +98,7 @@ class Daemon:
             self._succession = Succession.of(self._config.state_dir)
         stack.callback(self._succession.end)
         self._nr_restarts = count_start(self._config.state_dir)
-        devices, sentence = choose(self._config)
+        devices, sentence = choose(self._config, has_left_gpus=self._succession.has_gpus)
         log.info("%s", sentence)
         check_walls(devices, self._config)
         self._show_or_look(devices, stack)

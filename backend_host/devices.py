@@ -21,7 +21,7 @@ from typing import Any
 
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.device_settings import AS_FOR_ALL, GpuSettings, chosen, settings_of
-from backend_host.errors import DeviceUnavailableError, LastingError
+from backend_host.errors import DeviceUnavailableError, LastingError, NotInstalledError
 from backend_host.worker._worker import ffi, lib
 
 PROBE_TIMEOUT_S = 120
@@ -41,6 +41,9 @@ _REMEDIES = {
     803: "NVIDIA's library and its kernel module are of different versions, as after an upgrade; load the module anew, or boot",
 }
 """By cuInit's errors (CUDA_ERROR_NO_DEVICE, _SYSTEM_NOT_READY, _SYSTEM_DRIVER_MISMATCH)."""
+
+SIGNS_OF_A_DRIVER = (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia"))
+"""There as soon as its kernel module is loaded, whatever becomes of its library."""
 
 log = logging.getLogger("fairgv.device")
 
@@ -109,7 +112,7 @@ def probe(kind: str, path: str) -> list[Device]:
     except OSError as error:
         raise DeviceUnavailableError(f"{path}: cannot start a process to open it: {error.strerror}") from error
     if child.returncode != 0:
-        raise DeviceUnavailableError(_plainly(kind, path, _reason(child)))
+        raise _unavailable(kind, path, _reason(child))
     try:
         answers = json.loads(child.stdout.strip().splitlines()[-1])
         devices = [
@@ -151,21 +154,25 @@ def _reason(child: subprocess.CompletedProcess[str]) -> str:
     return lines[-1] if lines else f"exit status {child.returncode}"
 
 
-def _plainly(kind: str, path: str, reason: str) -> str:
+def _unavailable(kind: str, path: str, reason: str) -> DeviceUnavailableError:
     """What an operator is told, with the remedy where one is known; the rest in the words of loader and library."""
     reason = re.sub(r"^fairgv worker \d+: ", "", reason)
     if kind == "cuda" and reason.endswith(f"{path}: cannot open shared object file: No such file or directory"):
-        return f"NVIDIA's driver is not installed on this host (no {path}): install it, or give --device soft, which computes on the CPU"
+        return NotInstalledError(
+            f"NVIDIA's driver is not installed on this host (no {path}): install it, or give --device soft, which computes on the CPU"
+        )
     found = re.search(r"cuInit gives CUDA error (\d+)$", reason)
     remedy = _REMEDIES.get(int(found[1])) if found is not None else None
-    return f"{path}: {remedy or reason}"
+    return DeviceUnavailableError(f"{path}: {remedy or reason}")
 
 
-def choose(config: Config) -> tuple[list[Device], str]:
-    """The devices of the library to use under `config.device`, and one line saying which and why.
+def choose(config: Config, *, has_left_gpus: bool = False) -> tuple[list[Device], str]:
+    """The devices of the library to use under `config.device`, and one line saying which and why. `has_left_gpus`: an earlier daemon served
+    NVIDIA's.
 
-    `auto` takes NVIDIA's driver when it loads and reports a device, else softgpu. Raises DeviceUnavailableError, and ConfigError where the
-    configuration names a device that is not there.
+    `auto` takes NVIDIA's driver when it loads and reports a device, and softgpu on a host that has none: a driver that does not answer may
+    do so later, and programs of its devices end under softgpu. Raises DeviceUnavailableError, and ConfigError where the configuration names
+    a device that is not there.
     """
     if config.device == "cuda":
         devices = as_configured(probe("cuda", config.cuda_library), config)
@@ -176,10 +183,21 @@ def choose(config: Config) -> tuple[list[Device], str]:
     try:
         found = probe("cuda", config.cuda_library)
     except DeviceUnavailableError as error:
+        if why := _why_no_softgpu(error, has_left_gpus=has_left_gpus):
+            raise DeviceUnavailableError(f"{error}. {why}: mend that, or give --device soft") from error
         devices = as_configured(_probe_softgpu(config), config)
         return devices, f"{_sentence(devices, 'on the CPU')}. No GPU is served: {error}"
     devices = as_configured(found, config)
     return devices, _sentence(devices, "NVIDIA's driver reports it")
+
+
+def _why_no_softgpu(error: DeviceUnavailableError, *, has_left_gpus: bool) -> str:
+    """Why softgpu does not stand in for a driver that did not answer; "": it does."""
+    if has_left_gpus:
+        return "The daemon before served GPUs, and softgpu would end what is left of their programs"
+    if not isinstance(error, NotInstalledError) and any(path.exists() for path in SIGNS_OF_A_DRIVER):
+        return "This host has NVIDIA's driver, in whose place softgpu is not taken unasked"
+    return ""
 
 
 def as_configured(devices: Sequence[Device], config: Config) -> list[Device]:

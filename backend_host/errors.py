@@ -25,6 +25,10 @@ class DeviceUnavailableError(FairGVError):
     """No device library could be opened, or it reports no device."""
 
 
+class NotInstalledError(DeviceUnavailableError):
+    """There is no device library on this host."""
+
+
 class RefusedError(FairGVError):
     """The daemon refused a request."""
 

@@ -30,6 +30,11 @@ def device_name(device: Device) -> str:
     return f"{_PREFIX}/soft-{hashlib.sha256(bytes(path)).hexdigest()[:32]}"
 
 
+def is_of_a_driver(name: str) -> bool:
+    """Whether a device that is called so is none of softgpu's."""
+    return name.startswith(f"{_PREFIX}/GPU-")
+
+
 @contextlib.contextmanager
 def announced(devices: Sequence[Device]) -> Iterator[None]:
     """Until the end of the block everybody can know that this process serves the devices."""

@@ -17,6 +17,7 @@ from backend_host.restart.keeping import Item
 from backend_host.restart.left import Left
 from backend_host.restart.records import SessionRecord
 from backend_host.restart.store import Store
+from backend_host.served import is_of_a_driver
 from backend_host.service.events import Events
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells
@@ -34,6 +35,10 @@ class Succession:
         self._left = left
         self.has_heirs = bool(left.items) or bool(foreign)
         """Whether somebody else left programs, which are not ours to end before we serve them."""
+        self.has_gpus = any(
+            is_of_a_driver(str(item.record.get("device", ""))) for item in (*left.items.values(), *foreign)
+        )
+        """Whether what is left is of devices of NVIDIA's."""
 
     @classmethod
     def none(cls) -> Self:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from backend_host import devices as devices_module
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.devices import Device, check_walls, choose, kernel_wall, probe, with_quota
-from backend_host.errors import DeviceUnavailableError, FairGVError
+from backend_host.errors import DeviceUnavailableError, FairGVError, LastingError
 from tests.end_to_end.host import own_device, start_host, stop_host, wait_until
 
 SOFTGPU = Config().softgpu_library
@@ -163,6 +164,25 @@ def test_auto_takes_the_embedded_device_where_there_is_no_other() -> None:
         "device: FairGV softgpu (soft, compute capability 8.0; on the CPU). No GPU is served: NVIDIA's driver is not installed on this host "
         f"(no {MISSING}): install it, or give --device soft, which computes on the CPU"
     )
+
+
+@pytest.mark.parametrize("library", [__file__, "libm.so.6"])
+def test_auto_leaves_a_driver_that_does_not_answer_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: str
+) -> None:
+    """One that is not up yet, or hangs, does so later: a manager starts the daemon again."""
+    monkeypatch.setattr(devices_module, "SIGNS_OF_A_DRIVER", (tmp_path / "none", tmp_path))
+    with pytest.raises(DeviceUnavailableError, match="This host has NVIDIA's driver, in whose place") as caught:
+        choose(Config(device="auto", cuda_library=library))
+    assert not isinstance(caught.value, LastingError)
+
+
+def test_auto_takes_no_other_device_where_programs_of_gpus_are_left() -> None:
+    for library in (MISSING, __file__):
+        with pytest.raises(DeviceUnavailableError, match=f"{library}.* The daemon before served GPUs"):
+            choose(Config(device="auto", cuda_library=library), has_left_gpus=True)
+    [library], _ = choose(Config(device="soft", cuda_library=MISSING), has_left_gpus=True)
+    assert library.kind == "soft", "as asked"
 
 
 def test_auto_takes_the_driver_that_answers() -> None:

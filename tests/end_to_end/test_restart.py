@@ -23,7 +23,7 @@ from backend_host.restart.store import Store
 from benchmarks.build import build
 from benchmarks.ratios import min_max_ratio
 from tests.children import is_there
-from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
+from tests.end_to_end.host import PROGRAMS, SOFTGPU, Host, start_host, stop_host, wait_until
 
 NR_RESTARTS = 20
 WEIGHTS = {"one": 1, "two": 2}
@@ -198,6 +198,39 @@ def test_a_daemon_that_cannot_start_ends_no_program(host: Host) -> None:
         start_next(host, metrics=str(host.state_dir / "nowhere" / "metrics.sock"))
     start_next(host)
     assert program.passes()
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    """What the daemon takes for NVIDIA's library."""
+    library = tmp_path / "libcuda.so.1"
+    library.symlink_to(SOFTGPU / "libcuda.so.1")
+    return library
+
+
+@pytest.fixture
+def driven(tmp_path: Path, driver: Path) -> Iterator[Host]:
+    """A host with that driver."""
+    host = start_host(tmp_path, device="auto", cuda_library=str(driver))
+    yield host
+    with contextlib.suppress(FairGVError):
+        stop_host(host)
+
+
+def test_a_driver_that_is_not_there_for_a_while_costs_no_program(driven: Host, driver: Path) -> None:
+    """softgpu is not taken in its place, which would end them."""
+    host, away = driven, driver.with_name("away")
+    program = host.start("/bin/cat", stdin=subprocess.PIPE)
+    wait_until(lambda: len(vgpus(host)) == 1, "it has a vGPU")
+    driver.rename(away)
+    refused = host_command(host.state_dir, "restart")
+    assert refused.returncode == 1
+    assert "The daemon before served GPUs" in " ".join(refused.stderr.split())
+    away.rename(driver)
+    start_host(host.state_dir, device="auto", cuda_library=str(driver))
+    assert len(vgpus(host)) == 1
+    program.communicate(timeout=60)
+    assert program.returncode == 0
 
 
 def test_another_program_joins_by_name_after_a_restart(host: Host) -> None:
