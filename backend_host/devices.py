@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from backend_host.children import run_within
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.device_settings import AS_FOR_ALL, GpuSettings, chosen, settings_of
 from backend_host.errors import DeviceUnavailableError, LastingError, NotInstalledError
@@ -95,16 +96,11 @@ def probe(kind: str, path: str) -> list[Device]:
     DeviceUnavailableError with the child's last line."""
     command = [sys.executable, "-m", "backend_host.worker.main", "--probe", "--library", path]
     try:
-        child = subprocess.run(
+        child = run_within(
+            PROBE_TIMEOUT_S,
             command,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
             cwd=PACKAGE_ROOT,
             env=os.environ | {_KERNEL_WALL: "1"},
-            encoding="utf-8",
-            errors="replace",
-            timeout=PROBE_TIMEOUT_S,
-            check=False,
             start_new_session=True,  # Ctrl-C is for the daemon
         )
     except subprocess.TimeoutExpired:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from backend_host.children import run_within
 from backend_host.config import PACKAGE_ROOT
 from backend_host.device.readings import WantReading
 from backend_host.worker_start import WORKER, WorkerStart
@@ -58,18 +59,7 @@ def trial_of(start: WorkerStart) -> Trial:
 
     def try_once() -> Failure | None:
         try:
-            child = subprocess.run(
-                command,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                cwd=PACKAGE_ROOT,
-                env=dict(start.environment),
-                encoding="utf-8",
-                errors="replace",
-                timeout=TRIAL_S,
-                check=False,
-                start_new_session=True,
-            )
+            child = run_within(TRIAL_S, command, cwd=PACKAGE_ROOT, env=dict(start.environment), start_new_session=True)
         except subprocess.TimeoutExpired:
             return Failure(f"a context was not there within {TRIAL_S:g} s")
         except OSError as error:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Self
 
+from backend_host.children import end
 from backend_host.config import PACKAGE_ROOT
 from backend_host.errors import FairGVError
 from backend_host.move.plan import DRIVER_BYTES_PER_S
@@ -51,9 +52,7 @@ class DriverProcess:
 
     def __exit__(self, *_: object) -> None:
         """Ends it, whatever it is at."""
-        self._child.kill()
-        with self._child:
-            pass
+        end(self._child)
 
     def wait(self) -> None:
         """Until it is ready. Raises CheckpointError."""

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 
+from backend_host.children import end
 from backend_host.config import PACKAGE_ROOT
 from backend_host.device.gpu import Gpu
 from backend_host.move.checkpointing import Checkpointer
@@ -87,12 +88,7 @@ class Trial:
                 child.kill()
             yield child
         finally:
-            child.kill()
-            for pipe in (child.stdin, child.stdout):
-                if pipe is not None:
-                    pipe.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # one that a driver keeps from ending is left behind
-                child.wait(_END_S)
+            end(child)
 
 
 class Trials:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from backend_host.children import run_within
 from backend_host.errors import FairGVError
 from backend_host.worker_start import is_open_to_others
 
@@ -123,16 +124,12 @@ class Mps:
         folders = {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipe), "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log")}
         user = self._uid or None
         try:
-            result = subprocess.run(
+            result = run_within(
+                _LIMIT_S,
                 command,
+                text,
                 env={**_plain(os.environ), **self._visible, **folders},
                 cwd="/",
-                input=text,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=_LIMIT_S,
-                check=False,
                 user=user,
                 group=user,
                 extra_groups=() if user else None,

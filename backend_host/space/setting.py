@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend_host.children import run_within
 from backend_host.config import Config
 from backend_host.devices import Device
 from backend_host.errors import FairGVError
@@ -51,7 +52,8 @@ def why_not(kind: str, uuid: str) -> str:
 def _why_not_by_mode(uuid: str) -> str:
     """What NVIDIA's tool says; where there is none, the first client will tell."""
     try:
-        asked = subprocess.run([*_QUERY, uuid], capture_output=True, text=True, timeout=_LIMIT_S, check=True)
+        asked = run_within(_LIMIT_S, [*_QUERY, uuid])
+        asked.check_returncode()
     except (OSError, subprocess.SubprocessError):
         return ""
     mode, _, mig = (word.strip().lower() for word in asked.stdout.partition(","))

@@ -76,10 +76,10 @@ def test_libraries_that_are_no_driver(path: str) -> None:
 def test_what_keeps_a_driver_from_serving_is_said_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, said: str, told: str
 ) -> None:
-    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+    def run(limit_s: float, command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 3, "", f"Traceback\n{said}\n")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(devices_module, "run_within", run)
     with pytest.raises(DeviceUnavailableError, match=told) as caught:
         probe("cuda", "libcuda.so.1")
     assert "fairgv worker" not in str(caught.value)
@@ -101,10 +101,10 @@ def test_a_device_that_gives_no_context_is_left_out(
     answer = {**ANSWER, "costs": {"context_bytes": 1, "stream_bytes": 1}}
     output = json.dumps([{"failed": "libcuda.so.1: CUDA error 46 while asking for device 0"}, answer]) + "\n"
 
-    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+    def run(limit_s: float, command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 0, output, "")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(devices_module, "run_within", run)
     [device] = probe("cuda", "libcuda.so.1")
     assert device.ordinal == 1
     assert "device 0 is not served until the daemon is started anew: libcuda.so.1: CUDA error 46" in caplog.text
@@ -125,20 +125,20 @@ def test_a_device_that_gives_no_context_is_left_out(
     ],
 )
 def test_answers_that_make_no_sense(monkeypatch: pytest.MonkeyPatch, output: str, status: int) -> None:
-    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+    def run(limit_s: float, command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, status, output, "")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(devices_module, "run_within", run)
     with pytest.raises(DeviceUnavailableError, match="library"):
         probe("cuda", "library")
 
 
 @pytest.mark.parametrize("error", [subprocess.TimeoutExpired("probe", 1), OSError(11, "no processes")])
 def test_a_probe_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def run(command: list[str], **options: object) -> None:
+    def run(limit_s: float, command: list[str], **options: object) -> None:
         raise error
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(devices_module, "run_within", run)
     with pytest.raises(DeviceUnavailableError, match="library"):
         probe("cuda", "library")
 
