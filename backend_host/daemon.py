@@ -98,11 +98,12 @@ class Daemon:
             self._succession = Succession.of(self._config.state_dir)
         stack.callback(self._succession.end)
         self._nr_restarts = count_start(self._config.state_dir)
-        devices, sentence = choose(self._config, has_left_gpus=self._succession.has_gpus)
+        troubles: list[str] = []
+        devices, sentence = choose(self._config, troubles, has_left_gpus=self._succession.has_gpus)
         log.info("%s", sentence)
         check_walls(devices, self._config)
         self._show_or_look(devices, stack)
-        self._parts = Parts(self._config, devices, server, self._succession, self._events, stack)
+        self._parts = Parts(self._config, devices, troubles, server, self._succession, self._events, stack)
         requests = Requests(self._parts, self, self._events, self._roles, self._succession)
         self._requests = requests
         if self._config.metrics or self._config.metrics_file:

@@ -1,7 +1,7 @@
 """Which devices a daemon serves, and what one of them has otherwise than the others: `devices`, and the tables `[gpu.NAME]` of a configuration.
 
 A device is named by its number among those of its library, or by the beginning of its UUID, which stays what it is when the host gets another
-card.
+card. A name of none, as of a device that has failed, is told and costs nobody the others.
 """
 
 import dataclasses
@@ -140,14 +140,15 @@ def _right(name: str, table: Mapping[str, object], wrong: list[str]) -> dict[str
     return right
 
 
-def _named(devices: Sequence[D], key: str, name: str) -> D:
-    """The one device of this name. Raises ConfigError naming the key, and what there is."""
+def _named(devices: Sequence[D], key: str, name: str, troubles: list[str]) -> D | None:
+    """The one device of this name; None: a sentence that names the key, and what there is, comes to `troubles`."""
     found = [device for device in devices if is_called(device, name)]
-    if len(found) != 1:
-        there = ", ".join(f"{device.ordinal} ({device.uuid})" for device in devices)
-        which = "several devices are" if found else "no device of this host is"
-        raise ConfigError(f"{key}: {which} called {name}; there are {there}")
-    return found[0]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(f"{device.ordinal} ({device.uuid})" for device in devices)
+    which = "several devices are" if found else "no device of this host is"
+    troubles.append(f"{key}: {which} called {name}; there are {there}")
+    return None
 
 
 def is_called(device: Named, name: str) -> bool:
@@ -155,22 +156,25 @@ def is_called(device: Named, name: str) -> bool:
     return name == str(device.ordinal) or device.uuid.lower().startswith(name.lower())
 
 
-def chosen(devices: Sequence[D], names: Sequence[str]) -> list[D]:
-    """Those of these names, in the order of their numbers; without names all. Raises ConfigError."""
+def chosen(devices: Sequence[D], names: Sequence[str], troubles: list[str]) -> list[D]:
+    """Those of these names, in the order of their numbers; without names all. A sentence for each name that is no one device's comes to
+    `troubles`."""
     if not names:
         return list(devices)
-    wanted = {_named(devices, "devices", name).ordinal for name in names}
-    return [device for device in devices if device.ordinal in wanted]
+    wanted = [_named(devices, "devices", name, troubles) for name in names]
+    return [device for device in devices if device in wanted]
 
 
-def settings_of(devices: Sequence[D], tables: Sequence[GpuSettings]) -> dict[int, GpuSettings]:
-    """The table of each device that has one, by the device's number. `devices`: all of the host, served or not. Raises ConfigError."""
+def settings_of(devices: Sequence[D], tables: Sequence[GpuSettings], troubles: list[str]) -> dict[int, GpuSettings]:
+    """The table of each device that has one, by the device's number. `devices`: all of the host, served or not. `troubles`: as `chosen`."""
     found: dict[int, GpuSettings] = {}
     for table in tables:
-        ordinal = _named(devices, f"[gpu.{table.name}]", table.name).ordinal
-        if ordinal in found:
-            raise ConfigError(
-                f"[gpu.{found[ordinal].name}] and [gpu.{table.name}] are of one device: make one table of them"
+        device = _named(devices, f"[gpu.{table.name}]", table.name, troubles)
+        if device is None:
+            continue
+        first = found.setdefault(device.ordinal, table)
+        if first is not table:
+            troubles.append(
+                f"[gpu.{first.name}] and [gpu.{table.name}] are of one device, which goes by the first: make one table of them"
             )
-        found[ordinal] = table
     return found

@@ -162,28 +162,30 @@ def _unavailable(kind: str, path: str, reason: str) -> DeviceUnavailableError:
     return DeviceUnavailableError(f"{path}: {remedy or reason}")
 
 
-def choose(config: Config, *, has_left_gpus: bool = False) -> tuple[list[Device], str]:
+def choose(
+    config: Config, troubles: list[str] | None = None, *, has_left_gpus: bool = False
+) -> tuple[list[Device], str]:
     """The devices of the library to use under `config.device`, and one line saying which and why. `has_left_gpus`: an earlier daemon served
-    NVIDIA's.
+    NVIDIA's. `troubles`: as `as_configured` has it.
 
     `auto` takes NVIDIA's driver when it loads and reports a device, and softgpu on a host that has none: a driver that does not answer may
-    do so later, and programs of its devices end under softgpu. Raises DeviceUnavailableError, and ConfigError where the configuration names
-    a device that is not there.
+    do so later, and programs of its devices end under softgpu. Raises DeviceUnavailableError.
     """
+    troubles = [] if troubles is None else troubles
     if config.device == "cuda":
-        devices = as_configured(probe("cuda", config.cuda_library), config)
+        devices = as_configured(probe("cuda", config.cuda_library), config, troubles)
         return devices, _sentence(devices, "as asked")
     if config.device == "soft":
-        devices = as_configured(_probe_softgpu(config), config)
+        devices = as_configured(_probe_softgpu(config), config, troubles)
         return devices, _sentence(devices, "as asked")
     try:
         found = probe("cuda", config.cuda_library)
     except DeviceUnavailableError as error:
         if why := _why_no_softgpu(error, has_left_gpus=has_left_gpus):
             raise DeviceUnavailableError(f"{error}. {why}: mend that, or give --device soft") from error
-        devices = as_configured(_probe_softgpu(config), config)
+        devices = as_configured(_probe_softgpu(config), config, troubles)
         return devices, f"{_sentence(devices, 'on the CPU')}. No GPU is served: {error}"
-    devices = as_configured(found, config)
+    devices = as_configured(found, config, troubles)
     return devices, _sentence(devices, "NVIDIA's driver reports it")
 
 
@@ -196,10 +198,14 @@ def _why_no_softgpu(error: DeviceUnavailableError, *, has_left_gpus: bool) -> st
     return ""
 
 
-def as_configured(devices: Sequence[Device], config: Config) -> list[Device]:
-    """Of all devices of a library those that are to be served, each with what was said of it alone. Raises ConfigError."""
-    settings = settings_of(devices, config.gpu)
-    return [_with(device, settings.get(device.ordinal)) for device in chosen(devices, config.devices)]
+def as_configured(devices: Sequence[Device], config: Config, troubles: list[str]) -> list[Device]:
+    """Of all devices of a library those that are to be served, each with what was said of it alone. A sentence for each name of the
+    configuration that is no one device's comes to `troubles`. Raises DeviceUnavailableError where none is left."""
+    settings = settings_of(devices, config.gpu, troubles)
+    found = chosen(devices, config.devices, troubles)
+    if not found:
+        raise DeviceUnavailableError("; ".join(troubles))
+    return [_with(device, settings.get(device.ordinal)) for device in found]
 
 
 def _with(device: Device, settings: GpuSettings | None) -> Device:

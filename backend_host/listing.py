@@ -10,6 +10,7 @@ from typing import Any
 
 from backend_host.entitlement import PARAMETERS, Entitlement
 from backend_host.machines import MachineSight
+from backend_host.service.kept import Waiting
 from backend_host.statistics import GpuStatistics, VGpuStatistics
 from backend_host.vm.domain import Sight
 
@@ -64,9 +65,10 @@ def listing(
     machines: Sequence[MachineSight] = (),
     cut: frozenset[str] = frozenset(),
     stranded: Mapping[str, str] | None = None,
+    waiting: Sequence[Waiting] = (),
 ) -> tuple[Listed, ...]:
     """By name. `banned`, `cut`: names of vGPUs. `troubles`: why a domain is not served, by UUID. `with_all`: domains without device, too.
-    `stranded`: why vGPUs whose Gpu has failed are not served, by name."""
+    `stranded`: why vGPUs whose Gpu has failed are not served, by name. `waiting`: those of vgpus.d that could not be had."""
     gpu_names = {gpu.number: gpu.name for gpu in gpus}
     states = {machine.name: machine.state for machine in machines}
     by_name = {sight.name: sight for sight in sights}
@@ -83,6 +85,7 @@ def listing(
     ]
     names = {vgpu.name for vgpu in vgpus}
     found += [_of_machine(machine) for machine in machines if machine.name not in names]
+    found += [_of_waiting(each) for each in waiting if each.kept.name not in names]
     served = {vgpu.name for vgpu in vgpus if vgpu.kind == "domain"}
     for sight in sights:
         has_device = sight.attachment is not None or sight.holds_device or sight.trouble != ""
@@ -125,6 +128,12 @@ def _of_machine(machine: MachineSight) -> Listed:
     return Listed(
         machine.name, "machine", machine.state, is_served=False, why_not=why_not, **_entitled(machine.entitlement)
     )
+
+
+def _of_waiting(waiting: Waiting) -> Listed:
+    kept = waiting.kept
+    kind, state = ("machine", UNKNOWN) if kept.shm else ("session", "idle")
+    return Listed(kept.name, kind, state, is_served=False, why_not=waiting.why, **_entitled(kept.entitlement))
 
 
 def _entitled(entitlement: Entitlement) -> dict[str, Any]:

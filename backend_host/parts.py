@@ -1,6 +1,7 @@
 """All that a daemon serves with: Gpus, vGPUs, domains and machines, put together in the order in which they need each other."""
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from backend_host.device.failure import Failure
 from backend_host.device.gpu import Gpu, find, serving
 from backend_host.devices import Device
 from backend_host.domains import Domains
+from backend_host.errors import RefusedError
 from backend_host.glance import Glance
 from backend_host.guest_teller import GuestTeller
 from backend_host.ipc import Server
@@ -27,7 +29,7 @@ from backend_host.nvml.watch import NvmlWatch
 from backend_host.restart.old import OldPrograms
 from backend_host.restart.succession import Succession
 from backend_host.service.events import Events
-from backend_host.service.kept import KeptVGpus, read_kept
+from backend_host.service.kept import KeptVGpus
 from backend_host.service.reload import Reloading
 from backend_host.sleep.sleepers import Sleepers
 from backend_host.space.telling import space_statistics
@@ -40,20 +42,25 @@ from backend_host.walls.check import walls_of_host
 from backend_host.walls.tenants import Tenants
 from backend_host.worker._worker import lib
 
+log = logging.getLogger("fairgv.daemon")
+
 
 class Parts:
-    """Those of one daemon, which begin to serve at once and are taken down with the stack. `config` is what is served by now."""
+    """Those of one daemon, which begin to serve at once and are taken down with the stack. `config` is what is served by now; `troubles`: what
+    of it is not, as it names devices that are not there."""
 
     def __init__(
         self,
         config: Config,
         devices: Sequence[Device],
+        troubles: Sequence[str],
         server: Server,
         succession: Succession,
         events: Events,
         stack: contextlib.ExitStack,
     ) -> None:
         self.config = config
+        self._troubles = troubles
         self._events = events
         self._started_ns = time.monotonic_ns()
         walls = walls_of_host(config.walls, is_lenient=config.is_private)
@@ -70,8 +77,9 @@ class Parts:
             )
             for device in devices
         ]
+        for trouble in (*troubles, *_default_trouble(self.gpus, config)):
+            log.error("%s", trouble)
         self.drains = Drains(config.state_dir, self.gpus)
-        self._check(config)  # a Gpu that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", server_identity(config.server_user))
         stack.callback(doorbells.close)
         self.vgpus = VGpuRegistry(self.gpus, lib.fgw_table_hash(), config.limits, succession.store)
@@ -104,17 +112,16 @@ class Parts:
         pattern = "" if config.is_private else config.shm_files
         self.machines = Machines(self.vgpus, lib.fgw_table_hash(), config.state_dir, events, pattern, config.vgpu)
         stack.callback(self.machines.stop)
-        kept = KeptVGpus(self.vgpus, self.machines)
-        wanted = read_kept(config)
+        self.kept = KeptVGpus(self.vgpus, self.machines)
         teller = GuestTeller(self.vgpus.tell_guests)
         stack.callback(teller.stop)
         teller.start()
-        self.reloading = Reloading(config, kept, self._check, self._serve_by)
+        self.reloading = Reloading(config, self.kept, self._check, self._serve_by)
 
         def begin() -> None:
             succession.forget_foreign()
             self.domains.start()
-            kept.swap(wanted)
+            self.reloading.begin()
             self.vgpus.is_beginning = False
             self.machines.start()
             self.vgpus.release_unclaimed("session")
@@ -144,9 +151,19 @@ class Parts:
         self.moves = Moves(self.vgpus, self.gpus, self.sleepers.awake, lambda: self.config)
         stack.callback(self.moves.stop)
 
+    def troubles(self) -> tuple[str, ...]:
+        """What of the configuration is not served by, and why."""
+        kept = (f"vGPU {each.kept.name} is not served: {each.why}" for each in self.kept.waiting)
+        return (*self._troubles, *_default_trouble(self.gpus, self.config), *kept)
+
+    def try_again(self) -> None:
+        """Serves vGPUs of vgpus.d that could not be had before, as far as they can be now."""
+        self.reloading.again()
+
     def _check(self, config: Config) -> None:
-        if config.vgpu.gpu:
-            find(self.gpus, config.vgpu.gpu)
+        """RefusedError for what cannot be; what was so before is a trouble already."""
+        if config.vgpu.gpu != self.config.vgpu.gpu and (trouble := _default_trouble(self.gpus, config)):
+            raise RefusedError(*trouble)
 
     def _serve_by(self, config: Config) -> None:
         """From now on. What is asked meanwhile goes by the one or by the other."""
@@ -197,6 +214,7 @@ class Parts:
             nr_restarts=nr_restarts,
             domain_uuids=self.domains.uuids(),
             waits_for=self.old.sentence(),
+            troubles=self.troubles(),
             nr_old_programs=self.old.nr,
             compiled_code=CodeStatistics() if self.code is None else self.code.statistics(),
             spaces=tuple(space for gpu in self.gpus for space in space_statistics(gpu, self.vgpus.names(gpu), vgpus)),
@@ -205,3 +223,13 @@ class Parts:
     def glance(self) -> Glance:
         """What of that changes from second to second."""
         return replace(self.vgpus.glance(), waits_for=self.old.sentence())
+
+
+def _default_trouble(gpus: Sequence[Gpu], config: Config) -> Sequence[str]:
+    """What is wrong with the Gpu of vGPUs for which none is said, if anything is."""
+    try:
+        if config.vgpu.gpu:
+            find(gpus, config.vgpu.gpu)
+    except RefusedError as error:
+        return [f"[vgpu] gpu: {error}"]
+    return []

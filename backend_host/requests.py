@@ -108,6 +108,7 @@ class Requests:
             machines=self._parts.machines.sights(),
             cut=self._parts.vgpus.cut_short(),
             stranded=self._parts.vgpus.stranded(),
+            waiting=self._parts.kept.waiting,
         )
         is_missed = (
             request.get("all", False)
@@ -156,8 +157,9 @@ class Requests:
 
     def _reload(self, session: Session, request: Message) -> Message:
         changes = self._parts.reloading.run()
+        changed = [str(change) for change in changes] or ["nothing has changed"]
         return {
-            "text": "\n".join(map(str, changes)) or "nothing has changed",
+            "text": "\n".join([*changed, *self._parts.troubles()]),
             "changes": [asdict(change) for change in changes],
         }
 
@@ -200,7 +202,11 @@ class Requests:
         return self._parts.domains.attach(domain, _changes(request), region_bytes, has_doorbell)
 
     def _detach(self, session: Session, request: Message) -> Message:
-        name = str(request["domain"])
+        answer = self._detached(str(request["domain"]))
+        self._parts.try_again()
+        return answer
+
+    def _detached(self, name: str) -> Message:
         vgpu = self._parts.vgpus.find(name)
         if vgpu is not None and vgpu.kind == "session":
             if vgpu.is_kept:

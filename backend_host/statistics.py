@@ -289,6 +289,8 @@ class DaemonStatistics:
     """Why no program is served yet: those of an earlier release go on (restart/old.py). Empty: all are served."""
     nr_old_programs: int = 0
     """How many those are."""
+    troubles: tuple[str, ...] = ()
+    """What of the configuration is not served by, and why: names of devices that are not there, vGPUs of vgpus.d that cannot be made."""
     spaces: tuple[SpaceStatistics, ...] = ()
     """vGPUs that may use a Gpu at the same time."""
     compiled_code: CodeStatistics = CodeStatistics()

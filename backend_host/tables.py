@@ -214,9 +214,9 @@ def no_vgpu(message: Message) -> str:
 
 
 def waiting(message: Message) -> list[Text]:
-    """Why no program is served, if none is; an earlier release's daemon tells nothing of that."""
-    waits_for = message.get("waits_for", "")
-    return [Text(waits_for, style="bold")] if waits_for else []
+    """Why no program is served, if none is, and what else is not; an earlier release's daemon tells nothing of that."""
+    lines = [message.get("waits_for", ""), *message.get("troubles", ())]
+    return [Text(line, style="bold") for line in lines if line]
 
 
 def _walls(names: Sequence[str]) -> str:

@@ -113,6 +113,9 @@ def daemon(reading: DaemonReading) -> Verdict:
         text = f"answers: process {told['pid']}, up {format_uptime(told['uptime_ns'])}, vGPUs: {len(told['vgpus'])}"
         if waits_for := told.get("waits_for"):
             return warned("daemon", f"{text}; {waits_for}", "wait for them, or end them: fairgv-host stop, then start")
+        if troubles := told.get("troubles"):
+            remedy = "mend that, then: fairgv-host reload, or restart where it names devices"
+            return warned("daemon", f"{text}; {'; '.join(troubles)}", remedy)
         return passed("daemon", text)
     if reading.has_socket:
         remedy = "ask as its user; or see daemon.log beside the socket, then: fairgv-host start"

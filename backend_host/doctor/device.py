@@ -41,6 +41,8 @@ class DeviceReading:
     """By a daemon that runs."""
     uuids: tuple[str, ...] = ()
     """Of the devices."""
+    misnamed: tuple[str, ...] = ()
+    """Names of the configuration that are no device's."""
 
 
 def read_device(config: Config, status: Message | None) -> DeviceReading:
@@ -54,7 +56,8 @@ def read_device(config: Config, status: Message | None) -> DeviceReading:
     reasons: list[str] = []
     for kind in ("cuda", "soft") if config.device == "auto" else (config.device,):
         try:
-            devices, _ = choose(replace(config, device=kind))
+            misnamed: list[str] = []
+            devices, _ = choose(replace(config, device=kind), misnamed)
         except FairGVError as error:
             reasons.append(str(error))
             continue
@@ -64,7 +67,9 @@ def read_device(config: Config, status: Message | None) -> DeviceReading:
             return DeviceReading(config.device, driver=driver, trouble=str(error))
         names = tuple(device.name for device in devices)
         uuids = tuple(device.uuid for device in devices)
-        return DeviceReading(config.device, kind, names, driver, "; ".join(reasons), uuids=uuids)
+        return DeviceReading(
+            config.device, kind, names, driver, "; ".join(reasons), uuids=uuids, misnamed=tuple(misnamed)
+        )
     return DeviceReading(config.device, driver=driver, trouble="; ".join(reasons))
 
 
@@ -80,6 +85,9 @@ def device(reading: DeviceReading) -> Verdict:
     named = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
     if reading.trouble:
         return failed("device", reading.trouble, _device_remedy(reading))
+    if reading.misnamed:
+        remedy = "name devices that are there: fairgv-host devices of a daemon that runs, or nvidia-smi -L"
+        return warned("device", f"{named}; {'; '.join(reading.misnamed)}", remedy)
     if reading.kind == "soft":
         text = f"{named}: programs compute on the CPU"
         if reading.asked == "soft" or reading.is_served:

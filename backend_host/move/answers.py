@@ -39,6 +39,9 @@ class Moving(Protocol):
     def balancing(self) -> Balancing:
         """What moves them unasked."""
 
+    def try_again(self) -> None:
+        """There may be room for a vGPU that found none."""
+
 
 class MoveAnswers:
     """Of one daemon. Thread-safe."""
@@ -105,6 +108,7 @@ class MoveAnswers:
         if not gpu.is_drained:
             return {"text": f"GPU {gpu.number} is not drained"}
         self._daemon.drains.set(gpu, is_drained=False)
+        self._daemon.try_again()
         return {"text": f"GPU {gpu.number} takes vGPUs again"}
 
     def _leaving(self, session: Session, request: Message) -> Message:

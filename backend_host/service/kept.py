@@ -6,18 +6,20 @@ virtual machine that libvirt does not know has it: then the file names that one'
 
 import contextlib
 import dataclasses
+import logging
 import pwd
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backend_host.config import Config, check_region_bytes, region_bytes_of_commands
 from backend_host.entitlement import KEYS, Entitlement, EntitlementError, read_changes
-from backend_host.errors import ConfigError, RefusedError
+from backend_host.errors import ConfigError, FairGVError, RefusedError
 from backend_host.machines import Machines, Wanted
 from backend_host.refusals import check_memory
+from backend_host.service.journal import about
 from backend_host.service.roles import user_called
 from backend_host.sizes import parse_size
 from backend_host.vgpu import VGpu
@@ -27,6 +29,8 @@ FOLDER = "vgpus.d"
 _OWN_KEYS = {"name", "user", "region_bytes", "shm"}
 _NOT_BESIDE_SHM = ("user", "region_bytes")
 """Programs of a machine are its own affair, and its region is as large as its file."""
+
+log = logging.getLogger("fairgv.vgpus")
 
 
 @dataclass(frozen=True)
@@ -98,39 +102,97 @@ def _uid(user: object) -> int:
         raise ConfigError(f"user: this host has no user {user!r}") from None
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """One that is not served, and why."""
+
+    kept: KeptVGpu
+    why: str
+
+
 class KeptVGpus:
-    """Those of one daemon. One caller at a time."""
+    """Those of one daemon. One caller at a time, but for looks at `waiting`.
+
+    One that cannot be had as the daemon begins, for want of room say, keeps it from nothing: it waits, and is tried again.
+    """
 
     def __init__(self, vgpus: VGpuRegistry, machines: Machines) -> None:
         self._vgpus = vgpus
         self._machines = machines
         self._files: dict[str, KeptVGpu] = {}
         self._held: dict[str, VGpu] = {}
+        self._waiting: Mapping[str, Waiting] = {}
 
     @property
     def now(self) -> Mapping[str, KeptVGpu]:
         """By name: as they were read last, and were changed since then."""
         entitlements = {name: vgpu.entitlement for name, vgpu in self._held.items()} | self._machines.kept
-        return {
+        changed = {
             name: dataclasses.replace(self._files[name], entitlement=entitlement)
             for name, entitlement in entitlements.items()
         }
+        return {name: each.kept for name, each in self._waiting.items()} | changed
 
-    def swap(self, wanted: Mapping[str, KeptVGpu]) -> None:
-        """From now on these are kept. RefusedError says why not, and nothing has changed then.
+    @property
+    def waiting(self) -> Sequence[Waiting]:
+        """Those that could not be had. Those of machines tell their troubles themselves, but for files that name one memory."""
+        return list(self._waiting.values())
+
+    def begin(self, wanted: Mapping[str, KeptVGpu]) -> None:
+        """These are kept, and were kept by the daemon before."""
+        self._swap(wanted, wanted.keys())
+
+    def swap(self, wanted: Mapping[str, KeptVGpu]) -> Mapping[str, KeptVGpu]:
+        """From now on these are kept, and given back. RefusedError says why not, and nothing has changed then; one that waited already may do
+        so still.
 
         What gives up a request comes before what wants one. One that is kept no more goes with its last program. Those of machines come and go
         later, as their files do; what then stands in the way is told by `fairgv-host list`.
         """
-        machines = {name: Wanted(name, Path(each.shm), each.entitlement) for name, each in wanted.items() if each.shm}
-        _check_paths(machines)
-        self._swap_sessions({name: each for name, each in wanted.items() if not each.shm})
-        self._files = dict(wanted)
-        self._machines.keep(machines)
+        return self._swap(wanted, self._waiting.keys())
 
-    def _swap_sessions(self, wanted: Mapping[str, KeptVGpu]) -> None:
+    def again(self) -> None:
+        """Tries those that wait."""
+        waiting = {}
+        for name, each in self._waiting.items():
+            try:
+                if not each.kept.shm:
+                    self._held[name] = self._open(each.kept)
+                    continue
+                waiting[name] = each
+            except FairGVError as error:
+                waiting[name] = dataclasses.replace(each, why=str(error))
+        self._wait(waiting)
+
+    def _swap(self, wanted: Mapping[str, KeptVGpu], lenient: Collection[str]) -> Mapping[str, KeptVGpu]:
+        """`lenient`: who may wait."""
+        waiting = _doubles(wanted)
+        for name, each in waiting.items():
+            if name not in lenient:
+                raise RefusedError(each.why)
+        waiting |= self._swap_sessions({name: each for name, each in wanted.items() if not each.shm}, lenient)
+        self._files = dict(wanted)
+        self._machines.keep(
+            {
+                name: Wanted(name, Path(each.shm), each.entitlement)
+                for name, each in wanted.items()
+                if each.shm and name not in waiting
+            }
+        )
+        self._wait(waiting)
+        return wanted
+
+    def _wait(self, waiting: Mapping[str, Waiting]) -> None:
+        before, self._waiting = self._waiting, waiting
+        for name, each in waiting.items():
+            if name not in before or before[name].why != each.why:
+                log.error("vGPU %s is not served: %s", name, each.why, extra=about(name))
+
+    def _swap_sessions(self, wanted: Mapping[str, KeptVGpu], lenient: Collection[str]) -> dict[str, Waiting]:
+        """Those that wait."""
         self._check_same(wanted)
         gone = self._held.keys() - wanted.keys()
+        made, waiting = dict[str, VGpu](), dict[str, Waiting]()
         with contextlib.ExitStack() as undo:
             for name in sorted(gone):
                 if self._held[name].nr_users == 1:
@@ -138,11 +200,20 @@ class KeptVGpus:
             stay = [self._held[name] for name in self._held.keys() & wanted.keys()]
             for vgpu in sorted(stay, key=lambda vgpu: wanted[vgpu.name].entitlement.request - vgpu.entitlement.request):
                 self._change(vgpu, dataclasses.asdict(wanted[vgpu.name].entitlement), undo)
-            made = {name: self._open(wanted[name], undo) for name in sorted(wanted.keys() - self._held.keys())}
+            for name in sorted(wanted.keys() - self._held.keys()):
+                try:
+                    made[name] = self._open(wanted[name])
+                except FairGVError as error:
+                    if name not in lenient:
+                        raise
+                    waiting[name] = Waiting(wanted[name], str(error))
+                else:
+                    undo.callback(self._release, made[name])
             undo.pop_all()
         self._held.update(made)
         for name in gone:
             self._release(self._held.pop(name))
+        return waiting
 
     def _check_same(self, wanted: Mapping[str, KeptVGpu]) -> None:
         for name in sorted(self._held.keys() & wanted.keys()):
@@ -153,22 +224,27 @@ class KeptVGpus:
                     "with its last program, and put the new one there then"
                 )
 
-    def _change(self, vgpu: VGpu, changes: Mapping[str, Any], undo: contextlib.ExitStack) -> None:
+    def _change(self, vgpu: VGpu, changes: Mapping[str, Any], undo: contextlib.ExitStack | None = None) -> None:
         before = dataclasses.asdict(vgpu.entitlement)
         if before == {**before, **changes}:
             return
         check_memory(vgpu, changes)
         self._vgpus.change(vgpu.name, changes)
-        undo.callback(self._vgpus.change, vgpu.name, before)
+        if undo is not None:
+            undo.callback(self._vgpus.change, vgpu.name, before)
 
-    def _open(self, kept: KeptVGpu, undo: contextlib.ExitStack) -> VGpu:
+    def _open(self, kept: KeptVGpu) -> VGpu:
+        """RefusedError: it cannot be had. One of an earlier daemon then goes with its last program."""
         vgpu = self._vgpus.claim_kept(kept.name, kept.uid, kept.entitlement)
-        if vgpu is not None:  # an earlier daemon's
-            self._change(vgpu, dataclasses.asdict(kept.entitlement), undo)
-        else:
+        if vgpu is None:
             vgpu = self._vgpus.open_session(kept.name, kept.entitlement, kept.region_bytes, kept.uid, _not_there)
             self._vgpus.set_kept(vgpu, is_kept=True)
-        undo.callback(self._release, vgpu)
+            return vgpu
+        try:
+            self._change(vgpu, dataclasses.asdict(kept.entitlement))
+        except RefusedError:
+            self._release(vgpu)
+            raise
         return vgpu
 
     def _release(self, vgpu: VGpu) -> None:
@@ -176,14 +252,15 @@ class KeptVGpus:
         self._vgpus.close_session(vgpu)
 
 
-def _check_paths(machines: Mapping[str, Wanted]) -> None:
-    """RefusedError: two vGPUs in one file would read each other's memory."""
-    names: dict[Path, str] = {}
-    for name, wanted in machines.items():
-        if (other := names.setdefault(wanted.path, name)) != name:
-            raise RefusedError(
-                f"{wanted.path} is the memory of two vGPUs, {other} and {name}: leave one of their files"
-            )
+def _doubles(wanted: Mapping[str, KeptVGpu]) -> dict[str, Waiting]:
+    """Those whose memory another one of them has: two vGPUs in one file would read each other's memory."""
+    names: dict[str, str] = {}
+    found = {}
+    for name, each in wanted.items():
+        if each.shm and (other := names.setdefault(each.shm, name)) != name:
+            why = f"{each.shm} is the memory of two vGPUs, {other} and {name}: leave one of their files"
+            found[name] = Waiting(each, why)
+    return found
 
 
 def _fixed(before: KeptVGpu, after: KeptVGpu) -> Sequence[str]:

@@ -31,22 +31,36 @@ class Change:
 
 
 class Reloading:
-    """`check` raises RefusedError for a configuration that this host cannot serve by; `apply` serves by one."""
+    """`check` raises RefusedError for a configuration that this host cannot serve by; `apply` serves by one. Thread-safe."""
 
     def __init__(
         self, config: Config, kept: KeptVGpus, check: Callable[[Config], None], apply: Callable[[Config], None]
     ) -> None:
+        """Raises ConfigError for what is wrong in `vgpus.d`."""
         self._config = config
         self._kept = kept
+        self._wanted: Mapping[str, KeptVGpu] = read_kept(config)
+        self._has_begun = False
         self._check = check
         self._apply = apply
         self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Has the vGPUs of `vgpus.d`, as that was read last: once vGPUs may be made at all."""
+        with self._lock:
+            self._has_begun = True
+            self._kept.begin(self._wanted)
+
+    def again(self) -> None:
+        """Tries those of them again that could not be had. Others may have made room."""
+        with self._lock:
+            self._kept.again()
 
     def run(self) -> list[Change]:
         """What changed. Raises ConfigError or RefusedError, and nothing has changed then."""
         with self._lock:
             config = read_again(self._config)
-            wanted = read_kept(config)
+            wanted: Mapping[str, KeptVGpu] = read_kept(config)
             changes = differences(self._config, config)
             if fixed := [change.key for change in changes if not _is_live(change.key)]:
                 raise RefusedError(
@@ -54,10 +68,11 @@ class Reloading:
                     "configuration is read; put it back, or start the daemon anew"
                 )
             self._check(config)
-            before = self._kept.now
-            self._kept.swap(wanted)
+            before = self._kept.now if self._has_begun else self._wanted
+            if self._has_begun:
+                wanted = self._kept.swap(wanted)
             self._apply(config)
-            self._config = config
+            self._config, self._wanted = config, wanted
             return [*changes, *_kept_differences(before, wanted)]
 
 

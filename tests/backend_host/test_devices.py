@@ -181,8 +181,8 @@ def test_auto_takes_no_other_device_where_programs_of_gpus_are_left() -> None:
     for library in (MISSING, __file__):
         with pytest.raises(DeviceUnavailableError, match=f"{library}.* The daemon before served GPUs"):
             choose(Config(device="auto", cuda_library=library), has_left_gpus=True)
-    [library], _ = choose(Config(device="soft", cuda_library=MISSING), has_left_gpus=True)
-    assert library.kind == "soft", "as asked"
+    [soft], _ = choose(Config(device="soft", cuda_library=MISSING), has_left_gpus=True)
+    assert soft.kind == "soft", "as asked"
 
 
 def test_auto_takes_the_driver_that_answers() -> None:

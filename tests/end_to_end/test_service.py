@@ -23,6 +23,7 @@ from backend_host.ipc import MAX_CONNECTIONS, Connection
 from backend_host.launching import start_in_background, wait_for_end
 from tests.children import listening_manager, running
 from tests.end_to_end.host import PROGRAMS, WALLS, Host, own_device, stop_host, wait_until
+from tests.end_to_end.test_failed_device import UNAVAILABLE, fail
 
 REGION_BYTES = 16 << 20
 HEARD_S = 120
@@ -446,6 +447,74 @@ def test_its_manager_hears_of_it(service: Service) -> None:
                 pass
             assert "leaves programs to the next daemon" in word, "it may be a restart"
             assert child.wait() == 0
+
+
+def listed(service: Service) -> dict[str, dict[str, Any]]:
+    entries = json.loads(service.command("list", "--json").stdout)
+    return {entry["name"]: entry for entry in entries}
+
+
+def test_names_of_a_device_that_has_failed_keep_nobody_from_the_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are told, and hold again once the device is back."""
+    monkeypatch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+    (service.kept / "web.toml").write_text(f'gpu = "1"\nregion_bytes = {REGION_BYTES}\n')
+    service.write('devices = [0, 1]\n[vgpu]\ngpu = "1"\n[gpu.1]\nslice_ms = 5\n')
+    service.start()
+    assert service.vgpus()["web"]["gpu_number"] == 1
+    assert service.host.status()["troubles"] == []
+    fail(service.host, 1, UNAVAILABLE)
+    assert service.command("stop").returncode == 0
+    service.start()
+    *names, web = service.host.status()["troubles"]
+    assert [name.partition(":")[0] for name in names] == ["[gpu.1]", "devices", "[vgpu] gpu"]
+    assert web == "vGPU web is not served: no Gpu of this host is called '1'; see: fairgv-host devices"
+    assert all(name in service.host.log() for name in names)
+    shown = " ".join(service.command("status").stdout.split())
+    assert web in shown
+    assert (listed(service)["web"]["is_served"], web.endswith(listed(service)["web"]["why_not"])) == (False, True)
+    (service.kept / "other.toml").write_text(f'gpu = "0"\nregion_bytes = {REGION_BYTES}\n')
+    reloaded = service.command("reload").stdout
+    assert "vgpus.d.other: none -> " in reloaded, "what was wrong before stands in the way of nothing else"
+    assert "vgpus.d.web" not in reloaded
+    assert service.vgpus().keys() == {"other"}
+    fail(service.host, 1, 0)
+    assert service.command("restart").returncode == 0
+    assert service.host.status()["troubles"] == []
+    assert service.vgpus().keys() == {"other", "web"}
+
+
+def test_a_kept_vgpu_that_finds_no_room_keeps_no_daemon_from_its_start(service: Service) -> None:
+    (service.kept / "web.toml").write_text(f"region_bytes = {REGION_BYTES}\n")
+    service.start()
+    assert service.command("drain", "0").returncode == 1, "it has nowhere to go"
+    assert service.command("stop").returncode == 0
+    service.start()
+    why = listed(service)["web"]["why_not"]
+    assert why == "GPU 0 is drained (until fairgv-host undrain 0)"
+    assert f"vGPU web is not served: {why}" in service.host.log()
+    assert service.command("reload").stdout == f"nothing has changed\nvGPU web is not served: {why}\n"
+    (service.kept / "new.toml").write_text(f"region_bytes = {REGION_BYTES}\n")
+    refused = service.command("reload")
+    assert (refused.returncode, why in refused.stderr) == (1, True), "of one that is new"
+    assert service.command("undrain", "0").returncode == 0
+    assert service.vgpus().keys() == {"web"}
+    assert listed(service)["web"]["is_served"]
+    assert service.command("reload").returncode == 0
+    assert service.vgpus().keys() == {"web", "new"}
+
+
+def test_one_that_goes_makes_room_for_one_that_waits(service: Service) -> None:
+    service.start()
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as memory:
+        memory.truncate(REGION_BYTES)
+        assert service.command("attach", "vm", "--shm", memory.name, "--request", "60").returncode == 0
+        (service.kept / "web.toml").write_text(f"region_bytes = {REGION_BYTES}\nrequest = 60\n")
+        assert service.command("restart").returncode == 0
+        assert "40 %, as 60 % are requested (vm 60 %)" in listed(service)["web"]["why_not"]
+        assert service.command("detach", "vm").returncode == 0
+        assert listed(service)["web"]["is_served"]
 
 
 def test_what_is_kept_outlives_the_daemon(service: Service) -> None:

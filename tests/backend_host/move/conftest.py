@@ -38,6 +38,9 @@ class MovingHost:
     def opened(self, name: str, entitlement: Entitlement = PLAIN) -> VGpu:
         return self.vgpus.open_session(name, entitlement, REGION_BYTES, ME)
 
+    def try_again(self) -> None:
+        self.asked.append("try again")
+
     def ask(self, operation: str, **arguments: Any) -> Message:
         self.asked.append(operation)
         return self._answers[operation](Session(0), {"op": operation, **arguments})

@@ -78,8 +78,8 @@ sys.exit(cli.main(sys.argv[2:]))
 
 @pytest.mark.parametrize(
     ("text", "option", "status"),
-    [("weight = 1", "soft", GIVE_UP_STATUS), ("devices = [7]", "soft", GIVE_UP_STATUS), ("", "cuda", 1)],
-    ids=["a key that there is not", "a device that there is not", "no driver"],
+    [("weight = 1", "soft", GIVE_UP_STATUS), ("devices = [7]", "soft", 1), ("", "cuda", 1)],
+    ids=["a key that there is not", "a device that is not there", "no driver"],
 )
 def test_who_waits_is_told_or_waits_on(text: str, option: str, status: int, tmp_path: Path) -> None:
     """At the socket that a manager passes on: whoever it would start the daemon again for, at once and for ever."""
