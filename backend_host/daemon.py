@@ -99,7 +99,7 @@ class Daemon:
         stack.callback(self._succession.end)
         self._nr_restarts = count_start(self._config.state_dir)
         troubles: list[str] = []
-        devices, sentence = choose(self._config, troubles, has_left_gpus=self._succession.has_gpus)
+        devices, sentence = choose(self._config, troubles, self._succession.devices)
         log.info("%s", sentence)
         check_walls(devices, self._config)
         self._show_or_look(devices, stack)

@@ -23,8 +23,8 @@ class Named(Protocol):
     """A device, as far as it has names."""
 
     @property
-    def ordinal(self) -> int:
-        """Its number."""
+    def number(self) -> int:
+        """By which people call it."""
 
     @property
     def uuid(self) -> str:
@@ -145,7 +145,7 @@ def _named(devices: Sequence[D], key: str, name: str, troubles: list[str]) -> D 
     found = [device for device in devices if is_called(device, name)]
     if len(found) == 1:
         return found[0]
-    there = ", ".join(f"{device.ordinal} ({device.uuid})" for device in devices)
+    there = ", ".join(f"{device.number} ({device.uuid})" for device in devices)
     which = "several devices are" if found else "no device of this host is"
     troubles.append(f"{key}: {which} called {name}; there are {there}")
     return None
@@ -153,7 +153,7 @@ def _named(devices: Sequence[D], key: str, name: str, troubles: list[str]) -> D 
 
 def is_called(device: Named, name: str) -> bool:
     """Whether a person means this device by that name."""
-    return name == str(device.ordinal) or device.uuid.lower().startswith(name.lower())
+    return name == str(device.number) or device.uuid.lower().startswith(name.lower())
 
 
 def chosen(devices: Sequence[D], names: Sequence[str], troubles: list[str]) -> list[D]:
@@ -172,7 +172,7 @@ def settings_of(devices: Sequence[D], tables: Sequence[GpuSettings], troubles: l
         device = _named(devices, f"[gpu.{table.name}]", table.name, troubles)
         if device is None:
             continue
-        first = found.setdefault(device.ordinal, table)
+        first = found.setdefault(device.number, table)
         if first is not table:
             troubles.append(
                 f"[gpu.{first.name}] and [gpu.{table.name}] are of one device, which goes by the first: make one table of them"

@@ -6,6 +6,8 @@ daemon's.
 
 import base64
 import binascii
+import hashlib
+import itertools
 import json
 import logging
 import os
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,12 @@ from backend_host.children import run_within
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.device_settings import AS_FOR_ALL, GpuSettings, chosen, settings_of
 from backend_host.errors import DeviceUnavailableError, LastingError, NotInstalledError
+from backend_host.walls.root import softgpu_state
 from backend_host.worker._worker import ffi, lib
 
 PROBE_TIMEOUT_S = 120
+NAME_PREFIX = "fairgv/served"
+"""Of names of devices, which stand in the kernel's abstract namespace (served.py) and in records."""
 _NON_PREEMPTIVE_SLICE_NS = 6_000_000
 _NON_PREEMPTIVE_WATCHDOG_S = 10
 _PREEMPTIVE_WATCHDOG_S = 300
@@ -51,8 +56,8 @@ log = logging.getLogger("fairgv.device")
 
 @dataclass(frozen=True)
 class Device:
-    """A device of a library that answered, and what the library said of it. `ordinal` is its number there; `facts`, a `struct fgv_facts`, has
-    this device alone."""
+    """A device of a library that answered, and what the library said of it. `ordinal` is its place there now; `facts`, a `struct fgv_facts`,
+    has this device alone."""
 
     kind: str
     path: str
@@ -74,6 +79,13 @@ class Device:
     stream_bytes: int = 0
     settings: GpuSettings = AS_FOR_ALL
     """What the operator said of this device alone."""
+    known_as: int | None = None
+    """Its number with the daemons before, where the library has given it another one since."""
+
+    @property
+    def number(self) -> int:
+        """By which people call it."""
+        return self.ordinal if self.known_as is None else self.known_as
 
     @property
     def costs(self) -> dict[str, int]:
@@ -162,36 +174,66 @@ def _unavailable(kind: str, path: str, reason: str) -> DeviceUnavailableError:
     return DeviceUnavailableError(f"{path}: {remedy or reason}")
 
 
+def device_name(device: Device) -> str:
+    """What this device and no other is called on this host. softgpu's are told apart by their files, as they all have the same UUIDs."""
+    if device.kind != "soft":
+        return f"{NAME_PREFIX}/{device.uuid}"
+    path = Path(f"{softgpu_state(os.environ)}.{device.ordinal}").absolute()
+    return f"{NAME_PREFIX}/soft-{hashlib.sha256(bytes(path)).hexdigest()[:32]}"
+
+
+def _is_of_a_driver(name: str) -> bool:
+    return name.startswith(f"{NAME_PREFIX}/GPU-")
+
+
+def numbered(devices: Sequence[Device], known: Mapping[str, int]) -> list[Device]:
+    """With the numbers that they had, `known` by names: a library that has lost a device counts those behind it anew, and people, vGPUs and the
+    configuration would mean another card. A new device has its place in the library for a number, unless that was another one's."""
+    if not devices:
+        return []
+    is_of_a_driver = devices[0].kind != "soft"
+    known = {name: number for name, number in known.items() if _is_of_a_driver(name) == is_of_a_driver}
+    taken = set(known.values())
+    free = itertools.count(max([*taken, *(device.ordinal for device in devices)]) + 1)
+    found = []
+    for device in devices:
+        number = known.get(device_name(device))
+        if number is None and device.ordinal in taken:
+            number = next(free)
+        found.append(replace(device, known_as=None if number == device.ordinal else number))
+    return sorted(found, key=lambda device: device.number)
+
+
 def choose(
-    config: Config, troubles: list[str] | None = None, *, has_left_gpus: bool = False
+    config: Config, troubles: list[str] | None = None, known: Mapping[str, int] | None = None
 ) -> tuple[list[Device], str]:
-    """The devices of the library to use under `config.device`, and one line saying which and why. `has_left_gpus`: an earlier daemon served
-    NVIDIA's. `troubles`: as `as_configured` has it.
+    """The devices of the library to use under `config.device`, and one line saying which and why. `known`: as `numbered` has it. `troubles`: as
+    `as_configured` has it.
 
     `auto` takes NVIDIA's driver when it loads and reports a device, and softgpu on a host that has none: a driver that does not answer may
     do so later, and programs of its devices end under softgpu. Raises DeviceUnavailableError.
     """
-    troubles = [] if troubles is None else troubles
+    troubles, known = [] if troubles is None else troubles, known or {}
     if config.device == "cuda":
-        devices = as_configured(probe("cuda", config.cuda_library), config, troubles)
+        devices = as_configured(numbered(probe("cuda", config.cuda_library), known), config, troubles)
         return devices, _sentence(devices, "as asked")
     if config.device == "soft":
-        devices = as_configured(_probe_softgpu(config), config, troubles)
+        devices = as_configured(numbered(_probe_softgpu(config), known), config, troubles)
         return devices, _sentence(devices, "as asked")
     try:
         found = probe("cuda", config.cuda_library)
     except DeviceUnavailableError as error:
-        if why := _why_no_softgpu(error, has_left_gpus=has_left_gpus):
+        if why := _why_no_softgpu(error, known):
             raise DeviceUnavailableError(f"{error}. {why}: mend that, or give --device soft") from error
-        devices = as_configured(_probe_softgpu(config), config, troubles)
+        devices = as_configured(numbered(_probe_softgpu(config), known), config, troubles)
         return devices, f"{_sentence(devices, 'on the CPU')}. No GPU is served: {error}"
-    devices = as_configured(found, config, troubles)
+    devices = as_configured(numbered(found, known), config, troubles)
     return devices, _sentence(devices, "NVIDIA's driver reports it")
 
 
-def _why_no_softgpu(error: DeviceUnavailableError, *, has_left_gpus: bool) -> str:
+def _why_no_softgpu(error: DeviceUnavailableError, known: Iterable[str]) -> str:
     """Why softgpu does not stand in for a driver that did not answer; "": it does."""
-    if has_left_gpus:
+    if any(_is_of_a_driver(name) for name in known):
         return "The daemon before served GPUs, and softgpu would end what is left of their programs"
     if not isinstance(error, NotInstalledError) and any(path.exists() for path in SIGNS_OF_A_DRIVER):
         return "This host has NVIDIA's driver, in whose place softgpu is not taken unasked"
@@ -205,7 +247,7 @@ def as_configured(devices: Sequence[Device], config: Config, troubles: list[str]
     found = chosen(devices, config.devices, troubles)
     if not found:
         raise DeviceUnavailableError("; ".join(troubles))
-    return [_with(device, settings.get(device.ordinal)) for device in found]
+    return [_with(device, settings.get(device.number)) for device in found]
 
 
 def _with(device: Device, settings: GpuSettings | None) -> Device:

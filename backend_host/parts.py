@@ -70,8 +70,8 @@ class Parts:
         self.gpus = [
             stack.enter_context(
                 serving(
-                    *(device.ordinal, device, config, walls, tree, succession.store),
-                    left=succession.gpu(device.ordinal, device),
+                    *(device.number, device, config, walls, tree, succession.store),
+                    left=succession.gpu(device),
                     peers=devices,
                 )
             )

@@ -8,31 +8,14 @@ private daemons of others from starting without --private, and no more.
 """
 
 import contextlib
-import hashlib
 import os
 import pwd
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from backend_host.devices import Device
+from backend_host.devices import Device, device_name
 from backend_host.errors import DaemonRunningError
-from backend_host.walls.root import softgpu_state
-
-_PREFIX = "fairgv/served"
-
-
-def device_name(device: Device) -> str:
-    """What this device and no other is called. softgpu's are told apart by their files, as they all have the same UUIDs."""
-    if device.kind != "soft":
-        return f"{_PREFIX}/{device.uuid}"
-    path = Path(f"{softgpu_state(os.environ)}.{device.ordinal}").absolute()
-    return f"{_PREFIX}/soft-{hashlib.sha256(bytes(path)).hexdigest()[:32]}"
-
-
-def is_of_a_driver(name: str) -> bool:
-    """Whether a device that is called so is none of softgpu's."""
-    return name.startswith(f"{_PREFIX}/GPU-")
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from backend_host.device.failure import Failure, Ward, trial_of
 from backend_host.device.mover import MoverKnown
 from backend_host.device.pager import Pager
 from backend_host.device.readings import VgpuReading
-from backend_host.devices import Device, kernel_wall
+from backend_host.devices import Device, device_name, kernel_wall
 from backend_host.entitlement import WHOLE, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.fairness import min_max_ratio
@@ -32,7 +32,6 @@ from backend_host.nvml.figures import Figures
 from backend_host.oversubscription import WHATEVER_THERE_IS, Capacity, capacity_of
 from backend_host.restart.records import GpuRecord
 from backend_host.restart.store import Store
-from backend_host.served import device_name
 from backend_host.sizes import format_size
 from backend_host.space.looks import Looks
 from backend_host.space.setting import space_settings

@@ -19,12 +19,11 @@ from typing import Any
 from backend_host.debts import DebtsRecord
 from backend_host.device.control import MAX_WORKERS, NR_OBJECTS, ControlPage, ControlPageError
 from backend_host.device.gpu import GpuLeft
-from backend_host.devices import Device
+from backend_host.devices import Device, device_name
 from backend_host.region_memory import tell_of_the_end
 from backend_host.restart.keeping import Item
 from backend_host.restart.record import Record, RecordError
 from backend_host.restart.records import GpuRecord, PieceRecord, SessionRecord, SpaceRecord, VGpuRecord, WorkerRecord
-from backend_host.served import device_name
 from backend_host.worker._worker import lib
 
 _KINDS: dict[str, tuple[type[Record], int]] = {
@@ -69,21 +68,25 @@ class Left:
         """The descriptors of an item, which are the caller's from now on."""
         return self.items.pop(name).fds
 
-    def gpu(self, number: int, device: Device) -> GpuLeft | None:
-        """What is left of this Gpu, if that is on the same device; its page is taken."""
-        name = f"gpu/{number}"
-        record = self.records.get(name)
+    def gpu(self, device: Device) -> GpuLeft | None:
+        """What is left of this device's Gpu; its page is taken. The name is free then, as another Gpu is to have it."""
+        name = f"gpu/{device.number}"
+        record, item = self.records.get(name), self.items.pop(name, None)
+        if item is None:
+            return None
         if not isinstance(record, GpuRecord):
+            item.close()
             return None
         if record.device != device_name(device):
-            log.error("GPU %d is another device than before: programs there are ended", number)
+            log.error("GPU %d is another device than before: programs there are ended", device.number)
+            item.close()
             return None
         try:
-            page = ControlPage.adopt(self.items[name].fds, self.workers(number).values())
+            page = ControlPage.adopt(item.fds, self.workers(device.number).values())
         except ControlPageError as error:
-            log.error("the control page of GPU %d cannot be taken over: %s", number, error)
+            log.error("the control page of GPU %d cannot be taken over: %s", device.number, error)
+            item.close()
             return None
-        self.take(name)
         return GpuLeft(record, page)
 
     def workers(self, gpu: int) -> dict[str, int]:

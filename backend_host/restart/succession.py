@@ -4,7 +4,7 @@ import functools
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,13 +17,14 @@ from backend_host.restart.keeping import Item
 from backend_host.restart.left import Left
 from backend_host.restart.records import SessionRecord
 from backend_host.restart.store import Store
-from backend_host.served import is_of_a_driver
 from backend_host.service.events import Events
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells
 
 RESTART_STATUS = 75
 """Our exit status that asks a manager of services to start the next daemon (EX_TEMPFAIL of sysexits.h)."""
+_MOST_GPUS = 10_000
+"""Names have four digits at most."""
 
 
 class Succession:
@@ -35,10 +36,8 @@ class Succession:
         self._left = left
         self.has_heirs = bool(left.items) or bool(foreign)
         """Whether somebody else left programs, which are not ours to end before we serve them."""
-        self.has_gpus = any(
-            is_of_a_driver(str(item.record.get("device", ""))) for item in (*left.items.values(), *foreign)
-        )
-        """Whether what is left is of devices of NVIDIA's."""
+        self.devices = dict(_numbers([*left.items.values(), *foreign]))
+        """Numbers of the devices of what is left, by their names."""
 
     @classmethod
     def none(cls) -> Self:
@@ -55,9 +54,9 @@ class Succession:
         """Nothing is left for anybody."""
         self.store.end()
 
-    def gpu(self, number: int, device: Device) -> GpuLeft | None:
-        """What is left of this Gpu."""
-        return self._left.gpu(number, device)
+    def gpu(self, device: Device) -> GpuLeft | None:
+        """What is left of this device's Gpu."""
+        return self._left.gpu(device)
 
     def adopt(self, gpus: Sequence[Gpu], vgpus: VGpuRegistry, doorbells: Doorbells, events: Events) -> None:
         """Takes over vGPUs and programs, as far as that goes, and says so."""
@@ -120,3 +119,11 @@ class Succession:
             self.store.put(name, {**record, "is_answered": True}, has_life=True)
 
         session.after_answer = answered
+
+
+def _numbers(items: Iterable[Item]) -> Iterator[tuple[str, int]]:
+    """Of the devices of Gpus. What another release wrote of them may be anything."""
+    for item in items:
+        name, number = item.record.get("device"), item.record.get("number")
+        if isinstance(name, str) and isinstance(number, int) and 0 <= number < _MOST_GPUS:
+            yield name, number

@@ -10,7 +10,7 @@ from backend_host.cli import make_parser
 from backend_host.config import Config, load_as_said, load_config, problems, read_again
 from backend_host.config_keys import toml, written
 from backend_host.device_settings import GpuSettings, chosen, settings_of
-from backend_host.devices import Device, as_configured
+from backend_host.devices import Device, as_configured, device_name, numbered
 from backend_host.errors import ConfigError, DeviceUnavailableError
 from backend_host.oversubscription import capacity_of
 from backend_host.service.reload import differences
@@ -33,6 +33,8 @@ DEVICES = [
     for ordinal, uuid in enumerate(("GPU-5c7a0001-aa", "GPU-5c7a0002-bb", "GPU-90000003-cc"))
 ]
 
+CARDS = [dataclasses.replace(device, kind="cuda") for device in DEVICES]
+
 
 def read(tmp_path: Path, text: str) -> Config:
     path = tmp_path / "fairgv.toml"
@@ -41,7 +43,7 @@ def read(tmp_path: Path, text: str) -> Config:
 
 
 def numbers(devices: list[Device]) -> list[int]:
-    return [device.ordinal for device in devices]
+    return [device.number for device in devices]
 
 
 @pytest.mark.parametrize(
@@ -200,3 +202,35 @@ def test_an_option_that_names_nothing_is_wrong_usage(capsys: pytest.CaptureFixtu
 def test_a_change_takes_a_start_and_is_named() -> None:
     before, after = Config(), Config(devices=("1",), gpu=(GpuSettings("0", slice_ms=3),))
     assert [change.key for change in differences(before, after)] == ["devices", "gpu"]
+
+
+KNOWN = {device_name(device): device.ordinal for device in CARDS}
+
+
+@pytest.mark.parametrize(
+    ("now", "known", "expected"),
+    [
+        ([0, 1, 2], {}, [(0, 0), (1, 1), (2, 2)]),
+        ([0, 1, 2], KNOWN, [(0, 0), (1, 1), (2, 2)]),
+        ([0, 2], KNOWN, [(0, 0), (2, 1)]),
+        ([2], KNOWN, [(2, 0)]),
+        ([0, 1, 2], {device_name(CARDS[0]): 0, device_name(CARDS[2]): 1}, [(0, 0), (1, 2), (3, 1)]),
+        ([0, 1, 2], {"fairgv/served/GPU-lost": 0}, [(1, 1), (2, 2), (3, 0)]),
+        ([0, 1, 2], {"fairgv/served/soft-1": 0, "nonsense": 1}, [(0, 0), (1, 1), (2, 2)]),
+    ],
+    ids=["first", "again", "lost", "all but the last", "one that is new", "all but new ones", "of softgpu"],
+)
+def test_a_device_keeps_its_number(now: list[int], known: dict[str, int], expected: list[tuple[int, int]]) -> None:
+    """Whatever the library counts: by number and ordinal."""
+    found = [dataclasses.replace(CARDS[card], ordinal=ordinal) for ordinal, card in enumerate(now)]
+    devices = numbered(found, known)
+    assert [(device.number, device.ordinal) for device in devices] == expected
+    assert [device.uuid for device in devices] == [found[ordinal].uuid for _, ordinal in expected]
+
+
+def test_names_are_of_the_number_that_it_keeps() -> None:
+    lost = [dataclasses.replace(CARDS[card], ordinal=ordinal) for ordinal, card in enumerate((0, 2))]
+    config = Config(devices=("2",), gpu=(GpuSettings("2", slice_ms=3),))
+    troubles: list[str] = []
+    [device] = as_configured(numbered(lost, KNOWN), config, troubles)
+    assert (device.uuid, device.ordinal, device.settings.slice_ns, troubles) == (CARDS[2].uuid, 1, 3_000_000, [])

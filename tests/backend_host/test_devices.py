@@ -180,8 +180,8 @@ def test_auto_leaves_a_driver_that_does_not_answer_its_place(
 def test_auto_takes_no_other_device_where_programs_of_gpus_are_left() -> None:
     for library in (MISSING, __file__):
         with pytest.raises(DeviceUnavailableError, match=f"{library}.* The daemon before served GPUs"):
-            choose(Config(device="auto", cuda_library=library), has_left_gpus=True)
-    [soft], _ = choose(Config(device="soft", cuda_library=MISSING), has_left_gpus=True)
+            choose(Config(device="auto", cuda_library=library), known={"fairgv/served/GPU-5c7a": 0})
+    [soft], _ = choose(Config(device="soft", cuda_library=MISSING), known={"fairgv/served/GPU-5c7a": 0})
     assert soft.kind == "soft", "as asked"
 
 

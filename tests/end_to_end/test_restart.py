@@ -209,8 +209,9 @@ def driver(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def driven(tmp_path: Path, driver: Path) -> Iterator[Host]:
-    """A host with that driver."""
+def driven(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """A host with that driver and two devices."""
+    monkeypatch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
     host = start_host(tmp_path, device="auto", cuda_library=str(driver))
     yield host
     with contextlib.suppress(FairGVError):
@@ -229,6 +230,26 @@ def test_a_driver_that_is_not_there_for_a_while_costs_no_program(driven: Host, d
     away.rename(driver)
     start_host(host.state_dir, device="auto", cuda_library=str(driver))
     assert len(vgpus(host)) == 1
+    program.communicate(timeout=60)
+    assert program.returncode == 0
+
+
+def test_a_device_that_is_lost_gives_its_number_to_no_other(
+    driven: Host, driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library counts those behind it anew; vGPUs there go on, where they were."""
+    host = driven
+    uuid = host.status()["gpus"][1]["uuid"]
+    program = host.start("/bin/cat", options=("--vgpu", "it", "--gpu", "1"), stdin=subprocess.PIPE)
+    wait_until(lambda: len(vgpus(host)) == 1, "it has a vGPU")
+    for visible, numbers in (("1", [1]), ("0,1", [0, 1])):
+        kill(host)
+        with monkeypatch.context() as lost:
+            lost.setenv("CUDA_VISIBLE_DEVICES", visible)
+            start_host(host.state_dir, device="auto", cuda_library=str(driver))
+        gpus = {gpu["number"]: gpu for gpu in host.status()["gpus"]}
+        assert list(gpus) == numbers
+        assert (gpus[1]["uuid"], gpus[1]["vgpus"]) == (uuid, ["it"])
     program.communicate(timeout=60)
     assert program.returncode == 0
 
