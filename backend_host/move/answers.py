@@ -14,6 +14,7 @@ from backend_host.move.plan import Plan
 from backend_host.move.words import AUTO, UNDER_WAY
 from backend_host.service.events import printable
 from backend_host.vgpu_table import VGpuTable
+from scheduler.balance import MODES, OFF
 
 
 class Moving(Protocol):
@@ -64,7 +65,12 @@ class MoveAnswers:
         }
 
     def _balance(self, session: Session, request: Message) -> Message:
-        self._daemon.balancing.set_mode(str(request["mode"]))
+        mode = str(request["mode"])
+        if mode not in MODES:
+            raise RefusedError(f"no mode of balancing is called {mode!r}; there are {', '.join(MODES)}")
+        if mode != OFF and len(self._daemon.gpus) < 2:
+            raise RefusedError("this host has one Gpu: there is nothing to balance")
+        self._daemon.balancing.set_mode(mode)
         return {"text": f"Gpus are balanced so: {self._daemon.balancing.mode}", "mode": self._daemon.balancing.mode}
 
     def _tell_balancing(self, session: Session, request: Message) -> Message:

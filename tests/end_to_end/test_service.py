@@ -376,6 +376,19 @@ def test_what_takes_a_start_is_named(service: Service) -> None:
     assert service.command("reload").stdout == "region_bytes: 268435456 -> 33554432\n"
 
 
+def test_a_reload_takes_what_a_start_takes(service: Service) -> None:
+    """Of one Gpu, which there is nothing to balance with."""
+    (service.kept / "web.toml").write_text(f"region_bytes = {REGION_BYTES}\n")
+    service.start()
+    (service.kept / "web.toml").write_text(f"weight = 3\nregion_bytes = {REGION_BYTES}\n")
+    service.write('balance = "balance"')
+    done = service.command("reload")
+    assert done.returncode == 0, done.stderr
+    assert service.vgpus()["web"]["weight"] == 3
+    assert service.command("balance").stdout.startswith("balance: ")
+    assert service.command("reload").stdout == "nothing has changed\n"
+
+
 def test_a_kept_vgpu_goes_with_its_last_program(service: Service) -> None:
     file = service.kept / "render.toml"
     file.write_text(f"region_bytes = {REGION_BYTES}\n")

@@ -97,7 +97,12 @@ def test_a_gpu_that_compact_left_empty_keeps_no_contexts(host: MovingHost, monke
 def test_with_one_gpu_there_is_nothing_to_balance(host: MovingHost) -> None:
     del host.gpus[1:]
     with pytest.raises(RefusedError, match="this host has one Gpu"):
-        host.balancing.set_mode("balance")
+        host.ask("balance", mode="balance")
+    assert host.balancing.mode == "off"
+    host.balancing.set_mode("balance")
+    put(host, {"web": 0.7})
+    look(host, 3)
+    assert not host.moves.all, "as a configuration that many hosts share may have it"
 
 
 def test_the_thread_looks_while_it_is_to(host: MovingHost) -> None:
