@@ -10,12 +10,12 @@ import logging
 import pwd
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from backend_host.config import Config, check_region_bytes, region_bytes_of_commands
-from backend_host.entitlement import KEYS, Entitlement, EntitlementError, read_changes
+from backend_host.entitlement import KEYS, PARAMETERS, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError, FairGVError, RefusedError
 from backend_host.machines import Machines, Wanted
 from backend_host.refusals import check_memory
@@ -27,6 +27,7 @@ from backend_host.vgpus import NAME, VGpuRegistry
 
 FOLDER = "vgpus.d"
 _OWN_KEYS = {"name", "user", "region_bytes", "shm"}
+_FOR_LIFE = {"region_bytes", *(parameter.key for parameter in PARAMETERS.values() if parameter.is_for_life)}
 _NOT_BESIDE_SHM = ("user", "region_bytes")
 """Programs of a machine are its own affair, and its region is as large as its file."""
 
@@ -42,6 +43,18 @@ class KeptVGpu:
     entitlement: Entitlement
     region_bytes: int
     shm: str = ""
+    unsaid: frozenset[str] = field(default=frozenset(), compare=False)
+    """Keys of what stays for life and its file leaves out: one that is to be made has them as configured."""
+
+    def beside(self, entitlement: Entitlement, region_bytes: int) -> Self:
+        """The same for one that is there, with these: of that what is unsaid stays as it is, unless the rest does not go with it."""
+        stays = {name: getattr(entitlement, name) for name, each in PARAMETERS.items() if each.key in self.unsaid}
+        try:
+            beside = self.entitlement.changed(stays)
+        except EntitlementError:
+            return self
+        region_bytes = region_bytes if "region_bytes" in self.unsaid else self.region_bytes
+        return dataclasses.replace(self, entitlement=beside, region_bytes=region_bytes)
 
     def written(self) -> dict[str, Any]:
         """For who reads what changed."""
@@ -79,7 +92,8 @@ def _read(path: Path, config: Config) -> KeptVGpu:
         entitlement = config.vgpu.changed(read_changes(table))
     except EntitlementError as error:
         raise ConfigError(str(error)) from error
-    return KeptVGpu(name, _uid(table.get("user", "root")), entitlement, region_bytes, _shm(table))
+    unsaid = frozenset(_FOR_LIFE - table.keys())
+    return KeptVGpu(name, _uid(table.get("user", "root")), entitlement, region_bytes, _shm(table), unsaid)
 
 
 def _shm(table: Mapping[str, object]) -> str:
@@ -166,6 +180,7 @@ class KeptVGpus:
 
     def _swap(self, wanted: Mapping[str, KeptVGpu], lenient: Collection[str]) -> Mapping[str, KeptVGpu]:
         """`lenient`: who may wait."""
+        wanted = {name: self._beside_what_is_there(each) for name, each in wanted.items()}
         waiting = _doubles(wanted)
         for name, each in waiting.items():
             if name not in lenient:
@@ -181,6 +196,14 @@ class KeptVGpus:
         )
         self._wait(waiting)
         return wanted
+
+    def _beside_what_is_there(self, kept: KeptVGpu) -> KeptVGpu:
+        if (held := self._held.get(kept.name)) is not None:
+            return kept.beside(held.entitlement, self._files[kept.name].region_bytes)
+        found = self._vgpus.find(kept.name)
+        if found is not None and found.is_unclaimed and found.kind == "session":  # an earlier daemon's
+            return kept.beside(found.entitlement, found.region.region_bytes)
+        return kept
 
     def _wait(self, waiting: Mapping[str, Waiting]) -> None:
         before, self._waiting = self._waiting, waiting

@@ -389,6 +389,33 @@ def test_a_reload_takes_what_a_start_takes(service: Service) -> None:
     assert service.command("reload").stdout == "nothing has changed\n"
 
 
+DEFAULTS = {
+    "region_bytes": ("run_region_bytes = 33554432", "run_region_bytes: 0 -> 33554432"),
+    "gpu": ('[vgpu]\ngpu = "0"', "vgpu.gpu: '' -> 0"),
+    "space": ('[vgpu]\nspace = "one"', "vgpu.space: '' -> one"),
+}
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_what_new_vgpus_get_leaves_those_that_are_there_as_they_are(service: Service, key: str) -> None:
+    """Where their files leave it out; at the next start, too."""
+    text, change = DEFAULTS[key]
+    (service.kept / "web.toml").write_text("")
+    service.start()
+    with service.connect() as connection:
+        os.close(connection.ask("open", name="web")["fd"])
+        before = service.vgpus()["web"]
+        service.write(text)
+        assert change in service.command("reload").stdout
+        assert service.command("reload").stdout == "nothing has changed\n"
+        assert service.command("restart").returncode == 0
+        now = service.vgpus()["web"]
+        assert (now[key], now["gpu_number"], now["region_bytes"]) == (before[key], 0, before["region_bytes"])
+        assert service.command("reload").stdout == "nothing has changed\n"
+        (service.kept / "web.toml").write_text('gpu = "0"\nspace = "other"\nregion_bytes = 67108864\n')
+        assert "the vGPU web keeps its " in service.command("reload").stderr, "what it says itself"
+
+
 def test_a_kept_vgpu_goes_with_its_last_program(service: Service) -> None:
     file = service.kept / "render.toml"
     file.write_text(f"region_bytes = {REGION_BYTES}\n")

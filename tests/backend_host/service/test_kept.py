@@ -75,3 +75,29 @@ def test_nobody_else_changes_it_either(registry: VGpuRegistry) -> None:
     with pytest.raises(RefusedError, match=r"^web keeps its gpu and space while it is there$"):
         registry.change("web", {"gpu": "0", "space": "another", "weight": 2})
     assert registry.named("web").entitlement == IN_ONE.entitlement
+
+
+def test_what_a_file_leaves_out_stays_as_it_is(registry: VGpuRegistry) -> None:
+    """Whatever new ones get by now; also after a restart, which would end its programs otherwise."""
+    kept = kept_by(registry)
+    kept.swap({"web": IN_ONE})
+    vgpu = registry.named("web")
+    now = KeptVGpu(
+        *("web", 1000, Entitlement(weight=3, space="another", gpu="0"), 2 * REGION_BYTES),
+        unsaid=frozenset({"space", "gpu", "region_bytes"}),
+    )
+    assert kept.swap({"web": now}) == {
+        "web": dataclasses.replace(IN_ONE, entitlement=Entitlement(weight=3, space="one"))
+    }
+    vgpu.is_unclaimed = True
+    kept_by(registry).begin({"web": now})
+    assert registry.named("web") is vgpu
+    assert vgpu.entitlement == Entitlement(weight=3, space="one")
+
+
+def test_what_does_not_go_with_what_stays_is_refused(registry: VGpuRegistry) -> None:
+    kept = kept_by(registry)
+    kept.swap({"web": dataclasses.replace(IN_ONE, entitlement=Entitlement())})
+    best_effort = Entitlement(space="one", vgpu_class="best-effort")
+    with pytest.raises(RefusedError, match="keeps its space while it is there"):
+        kept.swap({"web": dataclasses.replace(IN_ONE, entitlement=best_effort, unsaid=frozenset({"space"}))})
