@@ -10,6 +10,7 @@ private daemons of others from starting without --private, and no more.
 import contextlib
 import os
 import pwd
+import secrets
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ def announced(devices: Sequence[Device]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for device in devices:
             sign = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC))
-            sign.bind(f"\0{device_name(device)}/{os.getpid()}")
+            sign.bind(f"\0{device_name(device)}/{os.getpid()}/{secrets.token_hex(8)}")  # which nobody can have taken
         yield
 
 
@@ -33,8 +34,8 @@ def servers(device: Device) -> list[int]:
     start = f"@{device_name(device)}/"
     sockets = Path("/proc/net/unix").read_text(errors="replace")  # names are any bytes, as whoever made them likes
     names = (line.rpartition(" ")[2] for line in sockets.split("\n"))
-    pids = {int(pid) for name in names if name.startswith(start) and (pid := name.removeprefix(start)).isdecimal()}
-    return sorted(pids - {os.getpid()})
+    pids = {name.removeprefix(start).partition("/")[0] for name in names if name.startswith(start)}
+    return sorted({int(pid) for pid in pids if pid.isdecimal()} - {os.getpid()})
 
 
 def check_free(devices: Sequence[Device]) -> None:

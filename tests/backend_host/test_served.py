@@ -1,5 +1,6 @@
 """Which devices daemons serve: whoever runs one is seen by all others, and only for as long."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.config import Config
-from backend_host.devices import Device, probe
+from backend_host.devices import Device, device_name, probe
 from backend_host.errors import DaemonRunningError
 from backend_host.served import announced, check_free, servers
 from tests.children import running
@@ -62,6 +63,16 @@ def test_several_may_serve_and_none_sees_itself(device: Device) -> None:
         check_free([device, cuda])
     with announced([device]):
         pass
+
+
+def test_nobody_takes_the_name_of_one_that_is_to_come(device: Device) -> None:
+    """Everybody may bind names, and process ids are known."""
+    with contextlib.ExitStack() as stack:
+        for tail in (f"{os.getpid()}", f"{os.getpid()}/", f"{os.getpid()}/0"):
+            others = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            others.bind(f"\0{device_name(device)}/{tail}")
+        with announced([device]), announced([device]):
+            pass
 
 
 @pytest.mark.parametrize("name", [b"\0\xff", b"\xff", b"\0\x85@fairgv"])
