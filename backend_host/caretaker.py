@@ -212,9 +212,10 @@ class Caretaker:
         self._workers = home.workers
         self._format_region = home.format_region
         self._owner = replace(self._owner, vgpu=home.vgpu)
+        self._stranded = ""
 
     def strand(self, why: str) -> None:
-        """There is no such place: programs to come are refused."""
+        """There is no such place: programs to come are refused, until there is one."""
         self._stranded = why
         self.release()
 

@@ -157,7 +157,8 @@ class Parts:
         return (*self._troubles, *_default_trouble(self.gpus, self.config), *kept)
 
     def try_again(self) -> None:
-        """Serves vGPUs of vgpus.d that could not be had before, as far as they can be now."""
+        """Serves vGPUs that could not be served before, as far as they can be now: whose Gpu has failed, and those of vgpus.d."""
+        self.vgpus.rehouse_stranded()
         self.reloading.again()
 
     def _check(self, config: Config) -> None:

@@ -58,16 +58,27 @@ class Rehousing(VGpuTable):
                 else:
                     vgpu.caretaker.release()
 
+    def rehouse_stranded(self) -> None:
+        """Finds places for vGPUs whose Gpu has failed and that found none then: others may have left room since."""
+        with self._lock:
+            for vgpu in self._vgpus.values():
+                if vgpu.stranded and (failure := vgpu.gpu.failure) is not None:
+                    vgpu.caretaker.hold()
+                    self._leave(vgpu, failure)
+
     def _leave(self, vgpu: VGpu, failure: Failure) -> None:
         """With the lock held."""
         before = vgpu.gpu
         try:
             self._rehouse(vgpu)
         except FairGVError as error:
-            vgpu.stranded = f"GPU {before.number} has failed ({failure.reason}), and it goes nowhere else: {error}"
-            vgpu.caretaker.strand(vgpu.stranded)
-            log.error("vGPU %s: %s", vgpu.name, vgpu.stranded, extra=about(vgpu.name))
+            why = f"GPU {before.number} has failed ({failure.reason}), and it goes nowhere else: {error}"
+            vgpu.caretaker.strand(why)
+            if why != vgpu.stranded:
+                log.error("vGPU %s: %s", vgpu.name, why, extra=about(vgpu.name))
+            vgpu.stranded = why
             return
+        vgpu.stranded = ""
         log.warning("vGPU %s is on GPU %d now", vgpu.name, vgpu.gpu.number, extra=about(vgpu.name))
 
     def _rehouse(self, vgpu: VGpu) -> None:

@@ -157,6 +157,7 @@ class Requests:
 
     def _reload(self, session: Session, request: Message) -> Message:
         changes = self._parts.reloading.run()
+        self._parts.try_again()
         changed = [str(change) for change in changes] or ["nothing has changed"]
         return {
             "text": "\n".join([*changed, *self._parts.troubles()]),

@@ -429,6 +429,13 @@ def test_where_no_other_device_takes_them_programs_are_refused(scene: Scene) -> 
     assert scene.state(0) == ClientState.REFUSED
     assert scene.caretaker.nr_refused["device"] == 1
     assert scene.played.assignments == []
+    scene.caretaker.hold()
+    scene.caretaker.move(Home(scene.played, 9, scene._format))
+    scene.caretaker.release()
+    scene.write(1, ClientState.HELLO)
+    scene.caretaker.look(2)
+    [assignment] = scene.played.assignments
+    assert (assignment.client, assignment.vgpu) == (1, 9), "until there is one"
 
 
 def test_who_waits_for_what_its_worker_shares_holds_up_nobody(scene: Scene) -> None:

@@ -93,6 +93,30 @@ def test_one_that_fits_nowhere_says_what_is_lacking(registry: VGpuRegistry, gpus
     assert "GPU 2 is out, as it has failed" in told
 
 
+def test_one_that_was_stranded_goes_where_room_was_made(
+    registry: VGpuRegistry, gpus: list[Gpu], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = opened(registry, "other", Entitlement(gpu="1", request=80.0))
+    vgpu = opened(registry, "it", Entitlement(request=80.0))
+    bound = opened(registry, "bound", Entitlement(gpu=str(vgpu.gpu.number)))
+    gpus[2].is_drained = True
+    fail(registry, vgpu.gpu)
+    assert registry.stranded().keys() == {"it", "bound"}
+    caplog.clear()
+    registry.rehouse_stranded()
+    assert registry.stranded().keys() == {"it", "bound"}
+    assert caplog.text == "", "that is known"
+    registry.close_session(other)
+    registry.rehouse_stranded()
+    assert (vgpu.gpu, list(registry.stranded())) == (gpus[1], ["bound"])
+    gpus[2].is_drained = False
+    registry.rehouse_stranded()
+    assert bound.gpu is gpus[0]
+    mover = Player(vgpu)
+    assert mover.enter()
+    mover.end()
+
+
 def test_one_of_another_kind_takes_nobody(
     registry: VGpuRegistry, gpus: list[Gpu], monkeypatch: pytest.MonkeyPatch
 ) -> None:

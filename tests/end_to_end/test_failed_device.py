@@ -124,6 +124,23 @@ def test_a_vgpu_that_is_to_be_there_is_refused_until_the_daemon_starts_anew(host
     assert host.guest("vector_add", options=("--gpu", "0")).returncode == 0
 
 
+def test_a_vgpu_that_found_no_place_gets_one_once_there_is_room(host: Host) -> None:
+    with started(host, "/bin/sleep", "600", options=("--vgpu", "it")):
+        wait_until(lambda: len(host.status()["vgpus"]) == 1, "it has its place")
+        assert host_command(host.state_dir, "drain", "1").returncode == 0
+        fail(host, 0, UNAVAILABLE)
+        assert host.guest("vector_add", options=("--vgpu", "it")).returncode != 0
+        wait_until(lambda: bool(gpus(host)[0]["failed"]), "it is known")
+        refused = host.guest("vector_add", options=("--vgpu", "it"))
+        assert "DevicesUnavailable" in refused.stdout + refused.stderr
+        assert host_command(host.state_dir, "undrain", "1").returncode == 0
+        assert gpus(host)[1]["vgpus"] == ["it"]
+        done = host.guest("vector_add", options=("--vgpu", "it"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        [listed] = json.loads(host_command(host.state_dir, "list", "--json").stdout)
+        assert listed["is_served"]
+
+
 def test_an_error_that_is_the_programs_own_takes_no_device_away(host: Host) -> None:
     assert host.guest("fault", options=("--gpu", "0")).returncode == host.native("fault").returncode
     assert host.guest("vector_add", options=("--gpu", "0")).returncode == 0
