@@ -160,9 +160,15 @@ def test_a_daemon_without_a_device_says_so_and_leaves_nothing(tmp_path: Path) ->
 
 
 def test_a_daemon_whose_configuration_names_a_gpu_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FairGVError, match="no Gpu of this host is called '1'; see: fairgv-host devices"):
-        start_in_background(config(tmp_path, vgpu=Entitlement(gpu="1")))
-    assert not (tmp_path / "control.sock").exists()
+    """Who says another one is served."""
+    host = start_host(tmp_path, nr_warm_workers=0, vgpu=Entitlement(gpu="1"))
+    trouble = "no Gpu of this host is called '1'; see: fairgv-host devices"
+    assert host.status()["troubles"] == [f"[vgpu] gpu: {trouble}"]
+    with connect(tmp_path) as connection:
+        with pytest.raises(RefusedError, match=trouble):
+            connection.ask("open", name="any", region_bytes=REGION_BYTES)
+        os.close(connection.ask("open", name="bound", region_bytes=REGION_BYTES, gpu="0")["fd"])
+    stop_host(host)
 
 
 def test_what_nobody_says_is_as_configured(tmp_path: Path) -> None:
