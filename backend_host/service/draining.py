@@ -25,7 +25,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     undrain = commands.add_parser(
         "undrain",
         help="have vGPUs come to a drained Gpu again",
-        description="Has vGPUs come to a Gpu again that was drained. Those that left stay where they are.",
+        description="Has vGPUs come to a Gpu again that was drained, also those that found no place meanwhile: of a Gpu that failed, or of "
+        "vgpus.d. Those that left stay where they are.",
         epilog="Example: fairgv-host undrain 0",
     )
     for parser in (drain, undrain):
