@@ -201,7 +201,8 @@ class KeptVGpus:
         if (held := self._held.get(kept.name)) is not None:
             return kept.beside(held.entitlement, self._files[kept.name].region_bytes)
         found = self._vgpus.find(kept.name)
-        if found is not None and found.is_unclaimed and found.kind == "session":  # an earlier daemon's
+        kind = "machine" if kept.shm else "session"
+        if found is not None and found.is_unclaimed and found.kind == kind:  # an earlier daemon's
             return kept.beside(found.entitlement, found.region.region_bytes)
         return kept
 

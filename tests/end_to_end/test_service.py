@@ -416,6 +416,19 @@ def test_what_new_vgpus_get_leaves_those_that_are_there_as_they_are(service: Ser
         assert "the vGPU web keeps its " in service.command("reload").stderr, "what it says itself"
 
 
+def test_a_restart_leaves_a_machines_vgpu_what_its_file_leaves_out(service: Service) -> None:
+    """It would be another vGPU otherwise, and its programs would end."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as memory:
+        memory.truncate(REGION_BYTES)
+        (service.kept / "vm.toml").write_text(f'shm = "{memory.name}"\n')
+        service.start()
+        wait_until(lambda: "vm" in service.vgpus(), "it is served")
+        service.write('[vgpu]\nweight = 3\ngpu = "0"')
+        assert service.command("restart").returncode == 0
+        wait_until(lambda: service.vgpus()["vm"]["weight"] == 3, "it is served by the next one")
+        assert service.vgpus()["vm"]["gpu"] == ""
+
+
 def test_a_kept_vgpu_goes_with_its_last_program(service: Service) -> None:
     file = service.kept / "render.toml"
     file.write_text(f"region_bytes = {REGION_BYTES}\n")
