@@ -123,7 +123,7 @@ class Caretaker:
         self._late: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         self._is_stopping = threading.Event()
         self._announcing = threading.Lock()
-        """Held while others announce something."""
+        """Held while others announce something, or write into the region."""
         self._nr_failures = 0
         self.nr_refused = dict.fromkeys(REFUSALS, 0)
         """Programs that were not served, by why."""
@@ -194,16 +194,23 @@ class Caretaker:
             self._nr_holds -= 1
         self._region.announce()
 
-    def end_all(self, code: int) -> None:
-        """Every call of the programs that are served gives CUresult `code` from now on, and their workers are ended and waited for."""
-        self.end(self.workers(), code)
+    def fail_all(self, code: int) -> list[WorkerProcess]:
+        """Every call of the programs that are served gives CUresult `code` from now on. Gives their workers, which are to be ended."""
+        workers = self.workers()
+        self._fail(workers, code)
+        return workers
 
     def end(self, workers: Sequence[WorkerProcess], code: int) -> None:
-        """The same of these."""
-        for index, entry in list(self._entries.items()):
-            if entry.worker in workers:
-                self._region.fail(index, code)
+        """The same of programs that these serve. They are ended, and waited for."""
+        self._fail(workers, code)
         stop_all(workers)
+
+    def _fail(self, workers: Sequence[WorkerProcess], code: int) -> None:
+        """Nothing where the region is closed, or about to be: its programs are told so."""
+        with self._announcing:
+            for index, entry in () if self._is_stopping.is_set() else list(self._entries.items()):
+                if entry.worker in workers:
+                    self._region.fail(index, code)
 
     def move(self, home: Home) -> None:
         """Programs to come are served there, and those that are served already have their workers there."""

@@ -6,6 +6,7 @@ so does its number there: nobody else comes to a Gpu that has failed. What it is
 Wrong when: a worker is held by its driver and does not end. Its program has its error all the same.
 """
 
+import itertools
 import logging
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from backend_host.service.journal import about
 from backend_host.vgpu import Place, VGpu
 from backend_host.vgpu_making import Making
 from backend_host.vgpu_table import VGpuTable
+from backend_host.worker_process import stop_all
 from ivshmem.region import RegionSizeError
 from scheduler.placement import Known
 
@@ -39,16 +41,15 @@ class Rehousing(VGpuTable):
         return Place(*place(self._gpus, entitlement, self._entitlements_on, lambda gpu: known(gpu, is_back=is_back)))
 
     def gpu_failed(self, gpu: Gpu, failure: Failure) -> None:
-        """Ends what runs there, and finds other places."""
+        """Ends what runs there, all of it at once, and finds other places. One that is on its way is waited for when the others have theirs."""
         with self._lock:
             vgpus = self._on(gpu)
         for vgpu in vgpus:
             vgpu.caretaker.hold()
         gpu.workers.close()
-        for vgpu in vgpus:
-            if vgpu.gpu is gpu:
-                vgpu.caretaker.end_all(failure.code)
-        for vgpu in vgpus:
+        failed = [vgpu.caretaker.fail_all(failure.code) for vgpu in vgpus if vgpu.gpu is gpu]
+        stop_all(itertools.chain.from_iterable(failed))
+        for vgpu in sorted(vgpus, key=lambda vgpu: vgpu.coming is not None):
             self.settle(vgpu)
             with self._lock:
                 if self._vgpus.get(vgpu.name) is not vgpu:

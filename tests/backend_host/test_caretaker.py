@@ -400,12 +400,8 @@ def test_programs_of_a_device_that_failed_end_and_those_to_come_are_served_elsew
     scene.write(1, ClientState.HELLO)
     scene.caretaker.look(1)
     assert scene.state(1) == ClientState.HELLO, "it waits"
-    ending = threading.Thread(target=scene.caretaker.end_all, args=(214,))
-    ending.start()
-    while not worker.is_stopped:
-        ending.join(0.001)
+    assert scene.caretaker.fail_all(214) == [worker]
     worker.end()
-    ending.join()
     scene.caretaker.look(2)
     assert scene.state(0) == ClientState.DEAD
     assert scene.ended == [worker]
@@ -418,6 +414,15 @@ def test_programs_of_a_device_that_failed_end_and_those_to_come_are_served_elsew
     assert len(scene.played.assignments) == 1
     elsewhere.workers[0].end()
     assert scene.ended == [worker, *elsewhere.workers]
+
+
+def test_programs_of_a_region_that_was_closed_are_told_no_more(scene: Scene) -> None:
+    """Its vGPU is taken away while its device fails: those of others are to be told still."""
+    worker = scene.serve(0)
+    worker.stop = worker.end  # type: ignore[method-assign]
+    scene.caretaker.stop()
+    scene.region.close()
+    assert scene.caretaker.fail_all(214) == [worker]
 
 
 def test_where_no_other_device_takes_them_programs_are_refused(scene: Scene) -> None:

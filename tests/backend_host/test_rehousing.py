@@ -1,6 +1,7 @@
 """Where vGPUs go whose Gpu has failed, and who stays without one."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,6 +11,7 @@ from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
+from tests.backend_host.played_region import PlayedWorker
 from tests.backend_host.test_gpu import ME, REGION_BYTES, TABLE_HASH, Player, devices, gpus
 
 __all__ = ["devices", "gpus"]  # fixtures
@@ -135,3 +137,51 @@ def test_one_that_has_gone_meanwhile_is_left_alone(registry: VGpuRegistry, gpus:
     registry.remove("it")
     fail(registry, gpus[0])
     assert vgpu.gpu is gpus[0]
+
+
+class HeldWorker(PlayedWorker):
+    """One that a driver keeps from ending for as long as anybody waits. `on_wait` is called then."""
+
+    def __init__(self, on_wait: Callable[[], None]) -> None:
+        super().__init__(0)
+
+        class Ended(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                on_wait()
+                return True
+
+        self.is_ended = Ended()
+
+
+def test_all_programs_are_ended_before_one_is_waited_for(
+    registry: VGpuRegistry, gpus: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers: list[HeldWorker] = []
+    seen: list[int] = []
+    for number in "12":
+        opened(registry, f"heavy-{number}", Entitlement(gpu=number, weight=9))
+    for name in "abc":
+        vgpu = opened(registry, name)
+        assert vgpu.gpu is gpus[0]
+        workers.append(HeldWorker(lambda: seen.append(sum(worker.is_stopped for worker in workers))))
+        monkeypatch.setattr(vgpu.caretaker, "workers", lambda worker=workers[-1]: [worker])
+    fail(registry, gpus[0])
+    assert seen == [3, 3, 3]
+
+
+def test_one_that_is_on_its_way_holds_up_nobody(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    """What takes it off its device may hang, as that has failed."""
+    going = opened(registry, "going", Entitlement(gpu="0"))
+    opened(registry, "other", Entitlement(gpu="0"))
+    registry.reserve(going, gpus[1])
+    seen: list[dict[str, str]] = []
+
+    def settle(vgpu: VGpu) -> None:
+        if vgpu is going:
+            seen.append(registry.stranded())
+            registry.give_up(vgpu)
+
+    registry.settle = settle
+    fail(registry, gpus[0])
+    assert [list(stranded) for stranded in seen] == [["other"]]
+    assert set(registry.stranded()) == {"going", "other"}
