@@ -2,7 +2,7 @@
 
 Whoever learns of something that may be a failure, a worker's error or one that got no context, raises a suspicion. The daemon then has a
 process of its own make a context there: twice none, and the device has failed. Workers may be their guests', whose word alone is no reason to
-take a device from all others. What the driver's own monitor says (nvml/watch.py) needs no trial.
+take a device from all others. What the driver's own monitor says (nvml/watch.py) needs no trial, and waits for none that hangs.
 
 A device that has failed stays so until the daemon is started anew: then it is tried as any other. Nothing else is known to be safe, as what is
 left in the driver of a device that was reset nobody can tell.
@@ -84,13 +84,13 @@ def _read(status: int, said: str) -> Failure | None:
 
 
 class Ward:
-    """Of one device: one thread, which tries it where there is a suspicion."""
+    """Of one device: one thread tries it where there is a suspicion, and another acts on a failure, whoever tells of it."""
 
     def __init__(self, name: str, trial: Trial, between_s: float = _BETWEEN_S) -> None:
         """`name`: what it is called in the log. `between_s`: between two trials of one suspicion."""
         self._name = name
         self.failure: Failure | None = None
-        """As soon as it is known."""
+        """As soon as it is known. The first word holds."""
         self._trial = trial
         self._on_failure: Callable[[Failure], None] = lambda _: None
         self._between_s = between_s
@@ -101,12 +101,16 @@ class Ward:
         self._tried_s = -_APART_S
         self._news = threading.Condition()
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="ward", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._act, name="ward", daemon=True),
+            threading.Thread(target=self._try, name="ward-trials", daemon=True),
+        ]
 
     def start(self, on_failure: Callable[[Failure], None]) -> None:
         """Begins to act on suspicions. `on_failure` is called once, from a thread of this object's."""
         self._on_failure = on_failure
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """The counterpart; a trial that goes on is waited for by nobody."""
@@ -136,9 +140,15 @@ class Ward:
             self.suspect(f"a program got CUDA error {said[worker]}")
         self._said = set(said)
 
-    def _run(self) -> None:
-        while (failure := self._next()) is None:
-            if self._is_stopping:
+    @property
+    def _is_over(self) -> bool:
+        return self._is_stopping or self._given is not None
+
+    def _act(self) -> None:
+        with self._news:
+            self._news.wait_for(lambda: self._is_over)
+            failure = self._given
+            if self._is_stopping or failure is None:
                 return
         self.failure = failure
         log.error("%s has failed: %s", self._name, failure.reason)
@@ -147,24 +157,27 @@ class Ward:
         except Exception:
             log.exception("what follows the failure of a device failed")
 
-    def _next(self) -> Failure | None:
+    def _try(self) -> None:
+        while why := self._next_suspicion():
+            log.warning("%s: is it in order? %s: a context is tried", self._name, why)
+            if (failure := self._tried()) is not None:
+                self.fail(failure)
+
+    def _next_suspicion(self) -> str:
+        """Waits for one, and until there may be a trial; "": none is needed any more."""
         with self._news:
-            self._news.wait_for(lambda: self._is_stopping or self._suspicion or self._given)
-            if self._is_stopping or self._given is not None:
-                return None if self._is_stopping else self._given
-            wait_s = self._tried_s + _APART_S - time.monotonic()
-            if wait_s > 0:
-                self._news.wait_for(lambda: self._is_stopping or self._given, wait_s)
-                return None
+            self._news.wait_for(lambda: self._is_over or self._suspicion)
+            self._news.wait_for(lambda: self._is_over, max(0.0, self._tried_s + _APART_S - time.monotonic()))
+            if self._is_over:
+                return ""
             why, self._suspicion = self._suspicion, ""
             self._tried_s = time.monotonic()
-        return self._tried(why)
+        return why
 
-    def _tried(self, why: str) -> Failure | None:
-        log.warning("%s: is it in order? %s: a context is tried", self._name, why)
+    def _tried(self) -> Failure | None:
         if self._trial() is None:
             log.info("%s gives a context: it is in order", self._name)
             return None
         with self._news:
-            self._news.wait_for(lambda: self._is_stopping, self._between_s)
-        return None if self._is_stopping else self._trial()
+            self._news.wait_for(lambda: self._is_over, self._between_s)
+        return None if self._is_over else self._trial()

@@ -112,6 +112,29 @@ def test_what_the_monitor_says_needs_no_trial(whole: Watched) -> None:
     assert (whole.trials.nr, whole.failures) == (0, [Failure("Xid 79: it has fallen off the bus")])
 
 
+def test_what_the_monitor_says_waits_for_no_trial() -> None:
+    """That may hang, as the device has failed."""
+    is_tried, is_over = threading.Event(), threading.Event()
+
+    class Hanging(Trials):
+        def __call__(self) -> Failure | None:
+            is_tried.set()
+            is_over.wait()
+            return super().__call__()
+
+    watched = Watched(Hanging(NO_CONTEXT))
+    watched.ward.suspect("a program got CUDA error 46")
+    assert is_tried.wait(30)
+    watched.ward.fail(Failure("Xid 79: it has fallen off the bus"))
+    try:
+        assert watched.is_told.wait(30)
+    finally:
+        is_over.set()
+    watched.ward.suspect("again")
+    assert watched.failures == [Failure("Xid 79: it has fallen off the bus")]
+    watched.ward.stop()
+
+
 @pytest.mark.parametrize(
     ("program", "found"),
     [
