@@ -4,10 +4,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from backend_host.compiled_code import CompiledCode
 from backend_host.config import BY_DEVICE, Config
@@ -24,7 +23,7 @@ from backend_host.move.balancing import Balancing
 from backend_host.move.drains import Drains
 from backend_host.move.moves import Moves
 from backend_host.move.trial import Trials
-from backend_host.nvml.fatal import failure_of
+from backend_host.nvml.fatal import heed
 from backend_host.nvml.watch import NvmlWatch
 from backend_host.restart.old import OldPrograms
 from backend_host.restart.succession import Succession
@@ -179,13 +178,8 @@ class Parts:
     def _watch_devices(self, stack: contextlib.ExitStack) -> None:
         """By NVIDIA's own word; softgpu has none."""
         watched = {gpu.device.uuid: gpu for gpu in self.gpus if gpu.device.kind == "cuda"}
-
-        def hear(uuid: str, event: Mapping[str, Any]) -> None:
-            if (failure := failure_of(event)) is not None:
-                watched[uuid].ward.fail(failure)
-
         if watched:
-            watch = NvmlWatch(list(watched), hear)
+            watch = NvmlWatch(list(watched), lambda uuid, event: heed(event, watched[uuid].ward))
             for uuid, gpu in watched.items():
                 gpu.figures = partial(watch.figures, uuid)
             watch.start()

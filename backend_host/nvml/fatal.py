@@ -1,9 +1,9 @@
-"""Which events of a device mean that it has failed."""
+"""Which events of a device mean that it has failed, and which that it may have."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from backend_host.device.failure import UNAVAILABLE, Failure
+from backend_host.device.failure import UNAVAILABLE, Failure, Ward
 
 ECC_UNCORRECTABLE = 214
 FATAL_XIDS: Mapping[int, tuple[str, int]] = {
@@ -31,3 +31,16 @@ def failure_of(event: Mapping[str, Any]) -> Failure | None:
         what, code = fatal
         return Failure(f"Xid {event['xid']}, {what}", code)
     return None
+
+
+def suspicion_of(event: Mapping[str, Any]) -> str:
+    """Why the device may have failed by an event, which a trial is to show; "": it has not by this one."""
+    return "NVML knows it no more" if event.get("missing") else ""
+
+
+def heed(event: Mapping[str, Any], ward: Ward) -> None:
+    """Of the ward's device."""
+    if (failure := failure_of(event)) is not None:
+        ward.fail(failure)
+    elif why := suspicion_of(event):
+        ward.suspect(why)

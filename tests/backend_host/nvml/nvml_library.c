@@ -1,6 +1,6 @@
-/* A libnvidia-ml.so.1 of one device, GPU-1, for the process that asks NVML. What it does is said by NVML_CASE:
- * "answers", "hangs" or "crashes" when asked for power, "no driver", "lost", "xid N" once, "ecc" once, "noisy" (it
- * prints). */
+/* A libnvidia-ml.so.1 of one device, GPU-1, for the processes that ask NVML. What it does is said by NVML_CASE:
+ * "answers", "hangs" or "crashes" when asked for power, "no driver", "lost" when asked for power, "gone" before that,
+ * "unknown", "xid N" once, "ecc" once, "noisy" (it prints). After an Xid it hangs, too. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,20 +40,16 @@ const char *nvmlErrorString(int error)
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
     *device = (void *)16;
-    return strcmp(uuid, "GPU-1") == 0 ? OK : NOT_FOUND;
-}
-
-int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int length)
-{
-    (void)device;
-    snprintf(uuid, length, "GPU-1");
-    return OK;
+    if (strcmp(uuid, "GPU-1") != 0 || is_case("unknown")) {
+        return NOT_FOUND;
+    }
+    return is_case("gone") ? IS_LOST : OK;
 }
 
 int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts)
 {
     (void)device;
-    if (is_case("hangs")) {
+    if (is_case("hangs") || is_case("xid")) {
         pause();
     }
     if (is_case("crashes")) {

@@ -1,6 +1,7 @@
 """What NVML says reaches the daemon, and an NVML that hangs, crashes or lies reaches it no further than to say so once."""
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from backend_host.device.failure import UNAVAILABLE, Failure
-from backend_host.nvml.fatal import FATAL_XIDS, failure_of
+from backend_host.device.failure import UNAVAILABLE, Failure, Ward
+from backend_host.nvml.fatal import FATAL_XIDS, failure_of, heed
 from backend_host.nvml.figures import UNKNOWN, Figures
-from backend_host.nvml.watch import Lines, NvmlWatch, try_once
+from backend_host.nvml.listener import Lines
+from backend_host.nvml.watch import NvmlWatch, try_once
 from tests.backend_host.nvml.library import build_library
 from tests.children import is_there
 
@@ -83,11 +85,11 @@ def test_one_that_hangs_is_ended_and_said_to_once(
     assert caplog.text.count("are unknown: NVML has not answered for 0.5 s; the process that asked it is ended") == 1
 
 
-def children() -> set[int]:
-    """Processes that ask NVML, of this one."""
+def children(what: str = "figures") -> set[int]:
+    """Processes that ask NVML for this, of this one."""
     tasks = [task for task in Path("/proc/self/task").iterdir() if (task / "children").exists()]
     pids = {pid for task in tasks for pid in (task / "children").read_text().split()}
-    return {int(pid) for pid in pids if b"backend_host.nvml.child" in command_of(pid)}
+    return {int(pid) for pid in pids if f"backend_host.nvml.child\0{what}".encode() in command_of(pid)}
 
 
 def command_of(pid: str) -> bytes:
@@ -111,10 +113,10 @@ def test_the_process_ends_with_the_watch(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
     monkeypatch.setenv("NVML_CASE", "hangs")
     watched = Watched()
-    assert until(lambda: len(children()) == 1)
-    [pid] = children()
+    assert until(lambda: len(children("figures")) == len(children("events")) == 1)
+    pids = children("figures") | children("events")
     watched.watch.stop()
-    assert not is_there(pid)
+    assert not any(map(is_there, pids))
 
 
 @pytest.mark.parametrize(
@@ -133,17 +135,54 @@ def test_why_figures_are_unknown(started: Callable[..., Watched], case: str, why
 
 
 @pytest.mark.parametrize(
-    ("case", "event"), [("xid 79", {"xid": 79}), ("ecc", {"ecc": 1}), ("lost", {"lost": 1})], ids=str
+    ("case", "event"),
+    [("xid 79", {"xid": 79}), ("ecc", {"ecc": 1}), ("lost", {"lost": 1}), ("gone", {"lost": 1})],
+    ids=str,
 )
 def test_events_are_heard(started: Callable[..., Watched], case: str, event: dict[str, int]) -> None:
+    """An Xid also from a device that hangs when it is asked for figures."""
     watched = started(case)
     assert watched.is_told.wait(30)
     assert watched.events == [("GPU-1", {"uuid": "GPU-1", **event})]
     figures = watched.watch.figures("GPU-1")
     assert (figures.nr_xids, figures.last_xid) == ((1, 79) if "xid" in event else (0, None))
-    if case == "xid 79":
-        assert until(lambda: watched.watch.figures("GPU-1").power_mw == 123456)
-        assert watched.watch.figures("GPU-1").last_xid == 79, "figures that follow do not forget it"
+    assert figures.after({"power_mw": 7}).nr_xids == figures.nr_xids, "figures that follow do not forget it"
+
+
+def test_a_device_that_nvml_knows_no_more_is_missing(
+    started: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that it never knew is not: the device library may tell of some that NVML does not, as a part of one."""
+    watched = started("answers", again_s=0.01)
+    assert until(lambda: watched.watch.figures("GPU-1") == ANSWERED)
+    assert not watched.events
+    monkeypatch.setenv("NVML_CASE", "unknown")
+    [pid] = children()
+    os.kill(pid, 9)
+    assert watched.is_told.wait(30)
+    assert watched.events == [("GPU-1", {"missing": 1})]
+
+
+def test_while_one_cannot_be_ended_no_other_is_started(
+    started: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_held = threading.Event()
+    is_held.set()
+
+    class Held(subprocess.Popen[bytes]):
+        def kill(self) -> None:
+            if not is_held.is_set():
+                super().kill()
+
+    monkeypatch.setattr("backend_host.nvml.listener.subprocess.Popen", Held)
+    monkeypatch.setattr("backend_host.nvml.listener.END_S", 0.01)
+    watch = started("hangs", silence_s=0.5, again_s=0.01).watch
+    assert until(lambda: watch.unknown.endswith("hangs in the driver, and cannot be ended"))
+    [pid] = children()
+    is_held.clear()
+    os.kill(pid, 9)
+    assert until(lambda: bool(children() - {pid}))
+    assert caplog.text.count("hangs in the driver, and cannot be ended") == 1
 
 
 def test_what_is_asked_for_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +249,18 @@ def test_figures_that_make_no_sense_are_not_known(value: object) -> None:
 )
 def test_which_events_are_failures(event: dict[str, int], failure: Failure | None) -> None:
     assert failure_of(event) == failure
+
+
+def test_what_follows_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    ward = Ward("GPU 0", lambda: None)
+    told: list[object] = []
+    monkeypatch.setattr(ward, "fail", told.append)
+    monkeypatch.setattr(ward, "suspect", told.append)
+    heed({"uuid": "GPU-1", "xid": 13}, ward)
+    assert not told
+    heed({"uuid": "GPU-1", "lost": 1}, ward)
+    heed({"uuid": "GPU-1", "missing": 1}, ward)
+    assert told == [Failure("NVML has lost it"), "NVML knows it no more"]
 
 
 def test_the_page_names_the_fatal_ones() -> None:
