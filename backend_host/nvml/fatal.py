@@ -18,15 +18,14 @@ FATAL_XIDS: Mapping[int, tuple[str, int]] = {
     140: ("unrecovered ECC error", ECC_UNCORRECTABLE),
 }
 """After which nothing runs on the device until it was reset, by NVIDIA's list (docs.nvidia.com/deploy/xid-errors). Others are the program's
-own, as 13, 31 and 43, or were contained to it, as 94."""
+own, as 13, 31 and 43, or were contained to it, as 94. An ECC error that NVML tells of by itself may be one that was contained, too: what comes
+of it an Xid says, or a trial."""
 
 
 def failure_of(event: Mapping[str, Any]) -> Failure | None:
     """What an event means for its device; None: that goes on."""
     if event.get("lost"):
         return Failure("NVML has lost it")
-    if event.get("ecc"):
-        return Failure("uncorrectable ECC error", ECC_UNCORRECTABLE)
     if (fatal := FATAL_XIDS.get(event.get("xid", 0))) is not None:
         what, code = fatal
         return Failure(f"Xid {event['xid']}, {what}", code)
@@ -35,6 +34,8 @@ def failure_of(event: Mapping[str, Any]) -> Failure | None:
 
 def suspicion_of(event: Mapping[str, Any]) -> str:
     """Why the device may have failed by an event, which a trial is to show; "": it has not by this one."""
+    if event.get("ecc"):
+        return "NVML tells of an uncorrectable ECC error"
     return "NVML knows it no more" if event.get("missing") else ""
 
 

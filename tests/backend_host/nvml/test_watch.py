@@ -238,12 +238,13 @@ def test_figures_that_make_no_sense_are_not_known(value: object) -> None:
     [
         ({"xid": 79}, Failure("Xid 79, it has fallen off the bus", UNAVAILABLE)),
         ({"xid": 48}, Failure("Xid 48, uncorrectable ECC error", 214)),
-        ({"ecc": 1}, Failure("uncorrectable ECC error", 214)),
         ({"lost": 1}, Failure("NVML has lost it", UNAVAILABLE)),
         ({"xid": 13}, None),
         ({"xid": 31}, None),
         ({"xid": 43}, None),
         ({"xid": 94}, None),
+        ({"ecc": 1}, None),
+        ({"missing": 1}, None),
         ({}, None),
     ],
 )
@@ -260,7 +261,12 @@ def test_what_follows_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not told
     heed({"uuid": "GPU-1", "lost": 1}, ward)
     heed({"uuid": "GPU-1", "missing": 1}, ward)
-    assert told == [Failure("NVML has lost it"), "NVML knows it no more"]
+    heed({"uuid": "GPU-1", "ecc": 1}, ward)
+    assert told == [
+        Failure("NVML has lost it"),
+        "NVML knows it no more",
+        "NVML tells of an uncorrectable ECC error",
+    ], "one that was contained costs the programs that it met, and no other"
 
 
 def test_the_page_names_the_fatal_ones() -> None:
