@@ -7,6 +7,7 @@ Wrong when: the daemon dies. The file then stays as it was; node_textfile_mtime_
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,10 @@ class MetricsFile(Looking):
                 self._is_failing = True
 
     def _write(self) -> None:
-        self._new.write_bytes(self._text())
-        self._new.chmod(0o644)
+        """Follows no link: whoever else may write to the folder would choose what a daemon of root's overwrites."""
+        text = self._text()
+        self._new.unlink(missing_ok=True)
+        with os.fdopen(os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as new:
+            new.write(text)
+            os.fchmod(new.fileno(), 0o644)
         self._new.replace(self._path)

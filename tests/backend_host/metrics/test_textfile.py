@@ -23,6 +23,21 @@ def test_it_is_there_at_once_and_gone_at_the_end(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_in_its_folder_leads_nowhere(tmp_path: Path) -> None:
+    """The collector's user may put one there, and the daemon writes as root."""
+    path, other = tmp_path / "fairgv.prom", tmp_path / "secret"
+    other.write_bytes(b"theirs")
+    other.chmod(0o600)
+    path.symlink_to(other)
+    path.with_suffix(".new").symlink_to(other)
+    file = MetricsFile(path, lambda: b"a 1\n")
+    file.start()
+    assert (other.read_bytes(), stat.S_IMODE(other.stat().st_mode)) == (b"theirs", 0o600)
+    assert not path.is_symlink()
+    assert path.read_bytes() == b"a 1\n"
+    file.stop()
+
+
 def test_it_is_written_again_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textfile, "PERIOD_S", 0.001)
     path, many = tmp_path / "fairgv.prom", threading.Event()
