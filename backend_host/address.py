@@ -11,7 +11,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend_host.errors import ConfigError, FairGVError
+from backend_host.errors import CannotListenError, ConfigError
 
 _HOST_PORT = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<four>[^:]*)):(?P<port>[0-9]{1,5})")
 _MAX_PATH_BYTES = 107
@@ -64,11 +64,11 @@ def read_address(key: str, text: str, example_port: int) -> Address:
 
 def listen(what: str, key: str, address: Address) -> socket.socket:
     """A socket that listens there. That of a UNIX socket takes the place of one that a daemon which died left behind, and is for the daemon's
-    user and group. `what` is served, and `key` is where the configuration says so: for the FairGVError when it cannot be."""
+    user and group. `what` is served, and `key` is where the configuration says so: for the CannotListenError when it cannot be."""
     try:
         return _bound(address)
     except OSError as error:
-        raise FairGVError(
+        raise CannotListenError(
             f"cannot serve {what} on {address}: {error.strerror or error}; set another address in {key}, or end who has it"
         ) from error
 

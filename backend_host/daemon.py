@@ -11,7 +11,7 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from backend_host import served
@@ -106,16 +106,17 @@ class Daemon:
         self._parts = Parts(self._config, devices, troubles, server, self._succession, self._events, stack)
         requests = Requests(self._parts, self, self._events, self._roles, self._succession)
         self._requests = requests
+        notes: list[str] = []
         if self._config.metrics or self._config.metrics_file:
-            stack.enter_context(self._metrics())
+            stack.enter_context(self._metrics(notes.append))
         if self._config.web:
-            requests.web_teller = stack.enter_context(self._web())
+            requests.web_teller = stack.enter_context(self._web(notes.append))
         stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
         if self._stop.is_set():
             raise FairGVError("stopped before it was ready")
         server.start()
         self._begin_duties(manager, stack)
-        on_ready.ready(sentence)
+        on_ready.ready("\n".join([sentence, *notes]))
         self._succession.settle()
         self._parts.trials.start()
         manager.tell(READY=1, STATUS=f"serves; {sentence}")
@@ -154,15 +155,15 @@ class Daemon:
                 log.warning("process %d is a daemon that serves %s, too: neither knows of the other", pid, device.name)
         stack.enter_context(served.announced(devices))
 
-    def _metrics(self) -> contextlib.AbstractContextManager[None]:
+    def _metrics(self, note: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
         from backend_host.metrics.serving import serving  # noqa: PLC0415 - with a library that only who wants metrics needs
 
-        return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS))
+        return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS), note)
 
-    def _web(self) -> contextlib.AbstractContextManager["Teller"]:
+    def _web(self, note: Callable[[str], None]) -> contextlib.AbstractContextManager["Teller"]:
         from backend_host.web.serving import serving  # noqa: PLC0415 - with libraries that only who wants the page needs
 
-        return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS), self._parts.glance)
+        return serving(self._config, lambda: self.statistics(METRICS_HEAP_AGE_NS), self._parts.glance, note)
 
     def statistics(self, heap_age_ns: int = 0) -> DaemonStatistics:
         """What this daemon and everything in it did so far. `heap_age_ns`: how old what is told of heaps may be."""

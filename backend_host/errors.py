@@ -13,6 +13,10 @@ class ConfigError(LastingError):
     """A setting is not usable."""
 
 
+class CannotListenError(FairGVError):
+    """An address is not to be had now."""
+
+
 class DaemonNotRunningError(FairGVError):
     """Nobody listens on the control socket."""
 

@@ -82,7 +82,7 @@ class _Server(socketserver.TCPServer):
 
 
 class MetricsServer:
-    """Listens from the beginning; `start` and `stop` once. FairGVError when it cannot listen."""
+    """Listens from the beginning; `start` and `stop` once. CannotListenError when it cannot listen."""
 
     def __init__(self, address: Address, text: Callable[[], bytes]) -> None:
         self._path = address.path

@@ -10,12 +10,16 @@ from backend_host.metrics.address import read_metrics_address
 from backend_host.metrics.server import MetricsServer
 from backend_host.metrics.text import exposition
 from backend_host.metrics.textfile import MetricsFile
+from backend_host.opening import Opening
 from backend_host.statistics import DaemonStatistics
 
 
 @contextlib.contextmanager
-def serving(config: Config, statistics: Callable[[], DaemonStatistics]) -> Iterator[None]:
-    """Serves what `statistics` tells until the end of the block. FairGVError when that cannot be."""
+def serving(
+    config: Config, statistics: Callable[[], DaemonStatistics], note: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
+    """Serves what `statistics` tells until the end of the block, or as soon as it can: `note` is told why not at once. ConfigError for an
+    address that is none."""
     version = _version()
 
     def text() -> bytes:
@@ -23,11 +27,18 @@ def serving(config: Config, statistics: Callable[[], DaemonStatistics]) -> Itera
 
     with contextlib.ExitStack() as stack:
         if config.metrics:
-            server = MetricsServer(read_metrics_address(config.metrics), text)
-            stack.callback(server.stop)
-            server.start()
+            address = read_metrics_address(config.metrics)
+
+            def begin() -> MetricsServer:
+                server = MetricsServer(address, text)
+                server.start()
+                return server
+
+            opening = Opening(begin, note)
+            stack.callback(opening.stop)
+            opening.start()
         if config.metrics_file:
-            file = MetricsFile(Path(config.metrics_file), text)
+            file = MetricsFile(Path(config.metrics_file), text, note)
             stack.callback(file.stop)
             file.start()
         yield

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from backend_host.errors import FairGVError
 from backend_host.looking import Looking
 
 PERIOD_S = 15.0
@@ -21,13 +20,15 @@ log = logging.getLogger("fairgv.metrics")
 
 
 class MetricsFile(Looking):
-    """One thread for one file. FairGVError when the file cannot be written at the start."""
+    """One thread for one file."""
 
-    def __init__(self, path: Path, text: Callable[[], bytes]) -> None:
+    def __init__(self, path: Path, text: Callable[[], bytes], note: Callable[[str], None] = lambda _: None) -> None:
+        """`note` is told why it cannot be written at the start; it is tried again."""
         super().__init__("metrics-file")
         self._path = path
         self._new = path.with_suffix(".new")  # of which the collector reads nothing
         self._text = text
+        self._note = note
         self._is_failing = False
 
     def start(self) -> None:
@@ -35,10 +36,13 @@ class MetricsFile(Looking):
         try:
             self._write()
         except OSError as error:
-            raise FairGVError(
+            why = (
                 f"cannot write {self._path}: {error.strerror}; set metrics_file to a file in the folder of node_exporter's "
                 "--collector.textfile.directory, which the daemon may write to"
-            ) from error
+            )
+            log.error("%s; it is tried again every %g s", why, PERIOD_S)
+            self._note(why)
+            self._is_failing = True
         super().start()
 
     def stop(self) -> None:

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
-from backend_host.address import listen
+from backend_host.address import Address, listen
 from backend_host.config import Config
 from backend_host.glance import Glance
+from backend_host.opening import Opening
 from backend_host.statistics import DaemonStatistics
 from backend_host.web.access import Access, read_token
 from backend_host.web.address import read_web_address
@@ -22,12 +24,54 @@ from scheduler.version import version_text
 log = logging.getLogger("fairgv.web")
 
 
+class Page(Opening[WebServer]):
+    """The page at its address, once that is free."""
+
+    def __init__(self, address: Address, access: Access, teller: Teller, note: Callable[[str], None]) -> None:
+        super().__init__(self._opened, note)
+        self._address = address
+        self._access = access
+        self._teller = teller
+
+    def stop(self) -> None:
+        """Gives the address back, too."""
+        super().stop()
+        if self.served is not None and self._address.path is not None:
+            self._address.path.unlink(missing_ok=True)
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether anybody reads events."""
+        return self.served is not None and self.served.has_readers
+
+    def tell(self, kind: str, data: bytes) -> None:
+        """An event for all who read them."""
+        if self.served is not None:
+            self.served.tell(kind, data)
+
+    def _opened(self) -> WebServer:
+        server = WebServer(listen("the web page", "web", self._address), self._access, self._teller.encoded_document)
+        server.start()
+        return server
+
+
+class Readers(Protocol):
+    """Of the page."""
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether anybody reads events."""
+
+    def tell(self, kind: str, data: bytes) -> None:
+        """An event for all who read them."""
+
+
 class Looker:
     """Looks each second while somebody reads, and every `PERIOD_S` seconds in any case, on a thread of its own."""
 
-    def __init__(self, teller: Teller, server: WebServer) -> None:
+    def __init__(self, teller: Teller, readers: Readers) -> None:
         self._teller = teller
-        self._server = server
+        self._readers = readers
         self._is_failing = False
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="web-looks", daemon=True)
@@ -56,28 +100,29 @@ class Looker:
 
     def look(self, *, is_point: bool) -> None:
         """Once; what is seen goes to who reads."""
-        if is_point or self._server.has_readers:
-            self._server.tell("second", self._teller.second())
+        if is_point or self._readers.has_readers:
+            self._readers.tell("second", self._teller.second())
         if is_point:  # last: the document that is made for a point has the second before it
-            self._server.tell("point", self._teller.point())
+            self._readers.tell("point", self._teller.point())
 
 
 @contextlib.contextmanager
 def serving(
-    config: Config, statistics: Callable[[], DaemonStatistics], glance: Callable[[], Glance]
+    config: Config,
+    statistics: Callable[[], DaemonStatistics],
+    glance: Callable[[], Glance],
+    note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Teller]:
-    """Serves the page until the end of the block. FairGVError when that cannot be."""
+    """Serves the page until the end of the block, or as soon as it can: `note` is told why not at once. FairGVError for an address or a token
+    that is none."""
     token = read_token(Path(config.web_token_file)) if config.web_token_file else ""
     address = read_web_address(config.web, has_token=bool(token))
     teller = Teller(statistics, glance, {"host": socket.gethostname(), "version": version_text("FairGV")})
     with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(listen("the web page", "web", address))
-        if address.path is not None:
-            stack.callback(address.path.unlink, missing_ok=True)
-        server = WebServer(listening, Access(address, token), teller.encoded_document)
-        server.start()
-        stack.callback(server.stop)
-        looker = Looker(teller, server)
+        page = Page(address, Access(address, token), teller, note)
+        stack.callback(page.stop)
+        page.start()
+        looker = Looker(teller, page)
         looker.start()
         stack.callback(looker.stop)
         yield teller

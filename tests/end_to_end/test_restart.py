@@ -195,7 +195,7 @@ def test_a_daemon_that_cannot_start_ends_no_program(host: Host) -> None:
     program = Program(host, "one")
     kill(host)
     with pytest.raises(FairGVError, match="cannot"):
-        start_next(host, metrics=str(host.state_dir / "nowhere" / "metrics.sock"))
+        start_next(host, web="0.0.0.0:1", web_token_file=str(host.state_dir / "none"))
     start_next(host)
     assert program.passes()
 

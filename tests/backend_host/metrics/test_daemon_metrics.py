@@ -3,12 +3,12 @@
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
 from tests.backend_host.metrics.scraping import Series, ask, of, read
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
@@ -149,6 +149,16 @@ def test_where_nothing_is_said_nothing_is_served(host: Host, folder: Path, tmp_p
         stop_host(silent)
 
 
-def test_a_file_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(FairGVError, match=r"cannot write .*none/fairgv.prom"):
-        start_host(tmp_path / "host", metrics_file=str(tmp_path / "none/fairgv.prom"), nr_warm_workers=0)
+def test_what_cannot_be_served_keeps_no_gpu_from_guests(tmp_path: Path) -> None:
+    """Any user of the host may take a port."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        file = str(tmp_path / "none/fairgv.prom")
+        host = start_host(tmp_path / "host", metrics=taken, metrics_file=file, web=taken)
+    try:
+        for what in (f"metrics on {taken}", f"the web page on {taken}"):
+            assert f"cannot serve {what}: Address already in use" in host.log()
+        assert f"cannot write {file}: No such file" in host.log()
+        assert host.guest("vector_add").returncode == 0
+    finally:
+        stop_host(host)

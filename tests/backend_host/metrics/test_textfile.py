@@ -2,15 +2,16 @@
 
 import itertools
 import logging
+import re
 import stat
 import threading
 from pathlib import Path
 
 import pytest
 
-from backend_host.errors import FairGVError
 from backend_host.metrics import textfile
 from backend_host.metrics.textfile import MetricsFile
+from tests.end_to_end.host import wait_until
 
 
 def test_it_is_there_at_once_and_gone_at_the_end(tmp_path: Path) -> None:
@@ -57,13 +58,18 @@ def test_it_is_written_again_and_whole(tmp_path: Path, monkeypatch: pytest.Monke
     file.stop()
 
 
-def test_a_folder_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
-    file = MetricsFile(tmp_path / "none" / "fairgv.prom", lambda: b"")
-    with pytest.raises(
-        FairGVError, match=r"cannot write .*fairgv.prom: No such file .* --collector.textfile.directory"
-    ):
-        file.start()
+def test_a_folder_that_is_not_there_is_noted_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may be full for a while, too."""
+    monkeypatch.setattr(textfile, "PERIOD_S", 0.001)
+    path, notes = tmp_path / "late" / "fairgv.prom", list[str]()
+    file = MetricsFile(path, lambda: b"a 1\n", notes.append)
+    file.start()
+    [note] = notes
+    assert re.fullmatch(r"cannot write .*fairgv.prom: No such file .* --collector.textfile.directory.*", note)
+    path.parent.mkdir()
+    wait_until(path.exists, "it is written")
     file.stop()
+    assert not path.exists()
 
 
 def test_a_failure_is_told_once_and_it_goes_on(

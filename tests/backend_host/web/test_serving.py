@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from backend_host import opening
+from backend_host.address import Address
 from backend_host.cli import host_command
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
-from backend_host.web.serving import Looker
+from backend_host.web.access import Access
+from backend_host.web.serving import Looker, Page
 from backend_host.web.telling import Teller
 from tests.backend_host.web.played import Played, Tenant
 from tests.backend_host.web.reading import series
@@ -114,3 +117,21 @@ def test_a_look_that_fails_is_told_once_and_tried_again(caplog: pytest.LogCaptur
         wait_until(lambda: len(looks) == 1, "it looks at once")
         looker.stop()
     assert caplog.text.count("the page could not be told; trying again") == 1
+
+
+def test_the_page_comes_once_its_address_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks are taken meanwhile, so that it has a past."""
+    monkeypatch.setattr(opening, "AGAIN_S", 0.001)
+    path, teller, notes = tmp_path / "web.sock", Played([]).teller(), list[str]()
+    path.write_text("somebody's")
+    address = Address(path=path)
+    page = Page(address, Access(address, ""), teller, notes.append)
+    page.start()
+    Looker(teller, page).look(is_point=True)
+    assert not page.has_readers
+    assert [note.partition(" on ")[0] for note in notes] == ["cannot serve the web page"]
+    path.unlink()
+    wait_until(lambda: page.served is not None, "it is served")
+    assert document(path)["history"]["number"] == 1
+    page.stop()
+    assert not path.exists()
