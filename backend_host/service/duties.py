@@ -23,7 +23,8 @@ log = logging.getLogger("fairgv.service")
 
 
 class Duties:
-    """One thread. `nr_looks` tells how often each keeper has looked; `reload` reads the configuration again."""
+    """Two threads, as a reload may take longer than the manager waits. `nr_looks` tells how often each keeper has looked; `reload` reads the
+    configuration again."""
 
     def __init__(self, manager: Manager, nr_looks: Callable[[], Sequence[int]], reload: Callable[[], object]) -> None:
         self._manager = manager
@@ -31,17 +32,23 @@ class Duties:
         self._reload = reload
         self._fed: Sequence[int] = ()
         self._wishes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._thread = threading.Thread(target=self._run, name="duties", daemon=True)
+        self._is_stopping = threading.Event()
+        self._feeding = threading.Thread(target=self._feed_again, name="watchdog-fed", daemon=True)
+        self._reloading = threading.Thread(target=self._reload_again, name="reloads", daemon=True)
 
     def start(self) -> None:
         """Begins."""
-        self._thread.start()
+        if self._manager.watchdog_ns:
+            self._feeding.start()
+        self._reloading.start()
 
     def stop(self) -> None:
-        """Ends the thread, once a reload that it is at has ended."""
+        """Ends the threads, once a reload that is under way has ended."""
         os.eventfd_write(self._wishes, _STOP)
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._is_stopping.set()
+        for thread in (self._reloading, self._feeding):
+            if thread.ident is not None:
+                thread.join()
         os.close(self._wishes)
 
     def ask_to_reload(self) -> None:
@@ -55,18 +62,15 @@ class Duties:
             self._fed = looks
             self._manager.tell(WATCHDOG=1)
 
-    def _run(self) -> None:
-        period_ms = self._manager.watchdog_ns // _LOOKS // 1_000_000 if self._manager.watchdog_ns else None
+    def _feed_again(self) -> None:
+        while not self._is_stopping.wait(self._manager.watchdog_ns / _LOOKS / 1e9):
+            self.feed()
+
+    def _reload_again(self) -> None:
         poll = select.poll()
         poll.register(self._wishes, select.POLLIN)
-        while True:
-            wishes = os.eventfd_read(self._wishes) if poll.poll(period_ms) else 0
-            if wishes >= _STOP:
-                return
-            if wishes:
-                self._read_again()
-            if period_ms is not None:
-                self.feed()
+        while poll.poll() and os.eventfd_read(self._wishes) < _STOP:
+            self._read_again()
 
     def _read_again(self) -> None:
         try:

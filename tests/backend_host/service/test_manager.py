@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,6 +131,30 @@ def test_duties_feed_and_reload(heard: socket.socket, tmp_path: Path) -> None:
         pass
     duties.stop()
     assert len(reloads) == 2, "a refusal ends nothing"
+    manager.close()
+
+
+def test_a_reload_that_takes_long_starves_no_watchdog(heard: socket.socket, tmp_path: Path) -> None:
+    """The manager would kill a daemon that is well."""
+    is_begun, is_over = threading.Event(), threading.Event()
+
+    def reload() -> None:
+        is_begun.set()
+        is_over.wait()
+
+    nr = iter(range(1 << 30))
+    manager = Manager(str(tmp_path / "notify"), watchdog_ns=4_000_000)
+    duties = Duties(manager, lambda: [next(nr)], reload)
+    duties.start()
+    duties.ask_to_reload()
+    assert is_begun.wait(30)
+    told(heard)
+    heard.settimeout(30)
+    try:
+        assert heard.recv(64) == heard.recv(64) == b"WATCHDOG=1"
+    finally:
+        is_over.set()
+    duties.stop()
     manager.close()
 
 
