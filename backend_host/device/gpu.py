@@ -245,11 +245,18 @@ def find(gpus: Sequence[Gpu], name: str) -> Gpu:
 
 def check_quota(gpu: Gpu, entitlement: Entitlement) -> None:
     """RefusedError for a quota that no program could begin under."""
-    if 0 < entitlement.quota_bytes < gpu.device.context_bytes:
-        raise RefusedError(
-            f"a memory quota of {format_size(entitlement.quota_bytes)} has no room for a context, which takes "
-            f"{format_size(gpu.device.context_bytes)} of GPU {gpu.number}: no program could begin"
-        )
+    if why := _why_no_context(gpu, entitlement):
+        raise RefusedError(why)
+
+
+def _why_no_context(gpu: Gpu, entitlement: Entitlement) -> str:
+    """Why no program could begin there under its quota; "": one could."""
+    if not 0 < entitlement.quota_bytes < gpu.device.context_bytes:
+        return ""
+    return (
+        f"a memory quota of {format_size(entitlement.quota_bytes)} has no room for a context, which takes "
+        f"{format_size(gpu.device.context_bytes)} of GPU {gpu.number}: no program could begin"
+    )
 
 
 def check_request(gpu: Gpu, entitlement: Entitlement, others: Mapping[str, Entitlement]) -> None:
@@ -288,13 +295,16 @@ def place(
     candidates = []
     for gpu in asked:
         there = others(gpu)
-        check_quota(gpu, entitlement)
+        demand, out = known(gpu)
+        if len(asked) == 1:
+            check_quota(gpu, entitlement)
+        elif why := _why_no_context(gpu, entitlement):
+            out = out or f"out, as {why}"
         gpu.spaces.check(entitlement, there)
         check_request(gpu, entitlement, there if len(asked) == 1 else {})
         memory_left = (gpu.capacity.allocatable or gpu.device.memory_bytes) - sum(
             each.quota_bytes for each in there.values()
         )
-        demand, out = known(gpu)
         candidates.append(
             Candidate(
                 gpu.number,

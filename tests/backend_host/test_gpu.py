@@ -202,6 +202,23 @@ def test_a_quota_goes_where_other_quotas_leave_room(registry: VGpuRegistry, gpus
     assert opened(registry, Entitlement(10, whole)).gpu.number == 2
 
 
+def test_a_quota_goes_where_it_has_room_for_a_context(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    """Cards of a host may differ."""
+    for gpu, context_bytes in zip(gpus, (600 << 20, 400 << 20, 700 << 20), strict=True):
+        gpu.device = dataclasses.replace(gpu.device, context_bytes=context_bytes)
+    heavy = opened(registry, Entitlement(9, gpu="1"))
+    assert opened(registry, Entitlement(quota_bytes=512 << 20)).gpu is heavy.gpu
+    with pytest.raises(RefusedError) as raised:
+        opened(registry, Entitlement(quota_bytes=64 << 20))
+    quota = "out, as a memory quota of 64 MiB has no room for a context, which takes"
+    assert str(raised.value) == "; ".join(
+        f"GPU {number} is {quota} {size} MiB of GPU {number}: no program could begin"
+        for number, size in enumerate((600, 400, 700))
+    )
+    with pytest.raises(RefusedError, match=r"^a memory quota of 512 MiB has no room for a context, .* GPU 0: no pro"):
+        opened(registry, Entitlement(quota_bytes=512 << 20, gpu="0"))
+
+
 def test_what_each_gpu_lacks_is_told(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
     whole = gpus[0].device.memory_bytes
     opened(registry, Entitlement(quota_bytes=whole - (1 << 30), gpu="0"))
