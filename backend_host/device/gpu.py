@@ -300,8 +300,9 @@ def place(
             check_quota(gpu, entitlement)
         elif why := _why_no_context(gpu, entitlement):
             out = out or f"out, as {why}"
-        gpu.spaces.check(entitlement, there)
-        check_request(gpu, entitlement, there if len(asked) == 1 else {})
+        if not out:  # one that leaves it is there still
+            gpu.spaces.check(entitlement, there)
+            check_request(gpu, entitlement, there if len(asked) == 1 else {})
         memory_left = (gpu.capacity.allocatable or gpu.device.memory_bytes) - sum(
             each.quota_bytes for each in there.values()
         )

@@ -167,6 +167,28 @@ def test_nobody_joins_a_space_on_a_gpu_that_takes_no_vgpu(
         assert [opened(registry, Entitlement(space="web")).gpu for _ in range(2)] == [gpus[1]] * 2
 
 
+def test_the_critical_vgpu_of_a_gpu_that_has_failed_goes_elsewhere(
+    devices: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there still when its next place is looked for, and is in nobody's way."""
+    monkeypatch.setattr(space_module, "_ATTEMPTS", 1)
+    monkeypatch.setattr(space_module, "_BETWEEN_S", 0.0)
+    config = Config(state_dir=tmp_path, nr_warm_workers=0, space="mps")
+    with contextlib.ExitStack() as stack:
+        gpus = [
+            stack.enter_context(serving(number, dataclasses.replace(device, path="none"), config, frozenset(), None))
+            for number, device in enumerate(devices)
+        ]
+        registry = VGpuRegistry(gpus, TABLE_HASH)
+        stack.callback(registry.remove_all)
+        critical = opened(registry, Entitlement(space="web", vgpu_class="critical", qos="1.5"))
+        other = opened(registry, Entitlement(space="web", vgpu_class="best-effort"))
+        failure = gpus[0].ward.failure = Failure("Xid 79")
+        registry.gpu_failed(gpus[0], failure)
+        assert registry.stranded() == {}
+        assert critical.gpu is other.gpu is not gpus[0]
+
+
 def test_a_vgpu_goes_where_it_is_asked_for(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
     assert opened(registry, Entitlement(gpu="2")).gpu is gpus[2]
     assert opened(registry, Entitlement(gpu=gpus[1].device.uuid)).gpu is gpus[1]
