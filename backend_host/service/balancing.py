@@ -19,8 +19,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     balance = commands.add_parser(
         "balance",
         help="have vGPUs move between Gpus by what they want, or stay",
-        description="Says how the Gpus are balanced, or balances them so from now on, until the daemon's next start or reload: the key "
-        "`balance` of the configuration lasts. Each move stands in the log with its numbers (docs/devices.md).",
+        description="Says how the Gpus are balanced, or balances them so from now on, until the daemon's next start, or a reload that "
+        "changes the key `balance` of the configuration, which lasts. Each move stands in the log with its numbers (docs/devices.md).",
         epilog="Example: fairgv-host balance compact",
     )
     balance.add_argument(
