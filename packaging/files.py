@@ -192,7 +192,7 @@ def put_commands(files: Path) -> None:
 def put_configuration(files: Path, work: Path, zsh: str) -> None:
     """Units, groups, the configuration, and boards, alerts and Proxmox's hook for who wants them."""
     units = ROOT / "packaging/systemd"
-    for unit in ("fairgv.service", "fairgv.socket"):
+    for unit in ("fairgv.service", "fairgv.socket", "fairgv-nvidia.service"):
         put(units / unit, files / "usr/lib/systemd/system" / unit)
     put(units / "fairgv.sysusers.conf", files / "usr/lib/sysusers.d/fairgv.conf")
     run(sys.executable, "-m", "manual", work / "manual", cwd=ROOT)

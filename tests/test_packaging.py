@@ -30,10 +30,31 @@ def test_systemd_finds_nothing(tmp_path: Path) -> None:
     command = tmp_path / "fairgv-host"
     command.write_text("#!/bin/sh\n")
     command.chmod(0o755)
-    for unit in UNITS.glob("fairgv.*"):
-        (tmp_path / unit.name).write_text(unit.read_text().replace("/usr/bin/fairgv-host", str(command)))
-    result = read_by_systemd("verify", "--man=no", tmp_path / "fairgv.service", tmp_path / "fairgv.socket")
+    units = [tmp_path / unit.name for unit in UNITS.iterdir() if unit.suffix in (".service", ".socket")]
+    for unit in units:
+        text = (UNITS / unit.name).read_text()
+        for name in ("fairgv-host", "nvidia-modprobe"):
+            text = text.replace(f"/usr/bin/{name}", str(command))
+        unit.write_text(text)
+    result = read_by_systemd("verify", "--man=no", *units)
     assert (result.stdout + result.stderr, result.returncode) == ("", 0)
+
+
+def test_the_nodes_of_all_gpus_are_made_before_the_daemon_starts(tmp_path: Path) -> None:
+    """Those that are not there then it may not open: what DeviceAllow names is looked up as its unit starts."""
+    daemon = (UNITS / "fairgv.service").read_text()
+    for key in ("Wants", "After"):
+        assert re.search(rf"^{key}=.*\bfairgv-nvidia.service\b", daemon, re.MULTILINE)
+    for minor in (0, 11):
+        gpu = tmp_path / f"gpus/0000:{minor:02x}:00.0"
+        gpu.mkdir(parents=True)
+        (gpu / "information").write_text(f"Model: \t\t NVIDIA H200\nDevice Minor: \t {minor}\nGPU Excluded:\t No\n")
+    found = re.search(r"^ExecStart=-/bin/sh -c '(.*)'$", (UNITS / "fairgv-nvidia.service").read_text(), re.MULTILINE)
+    assert found is not None
+    script = found[1].replace("$$", "$").replace("/proc/driver/nvidia", str(tmp_path))
+    script = script.replace("exec nvidia-modprobe", "exec echo")
+    said = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+    assert said.stdout == "-u -c=0 -c=11\n"
 
 
 def test_a_mistake_would_be_found(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ PROGRAM = PACKAGE_ROOT / "build/programs/vector_add"
 COMMANDS = ("fairgv-host", "fairgv-run", "fairgv-sim")
 FILES = {
     "etc/fairgv/config.toml",
+    "usr/lib/systemd/system/fairgv-nvidia.service",
     "usr/lib/systemd/system/fairgv.service",
     "usr/lib/systemd/system/fairgv.socket",
     "usr/lib/sysusers.d/fairgv.conf",

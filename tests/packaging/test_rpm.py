@@ -20,6 +20,7 @@ FOLDERS = ("/usr/lib/fairgv", "/usr/share/doc/fairgv-host", "/usr/share/fairgv")
 FILES = {
     "/etc/fairgv",
     "/etc/fairgv/config.toml",
+    "/usr/lib/systemd/system/fairgv-nvidia.service",
     "/usr/lib/systemd/system/fairgv.service",
     "/usr/lib/systemd/system/fairgv.socket",
     "/usr/lib/sysusers.d/fairgv.conf",
