@@ -20,15 +20,8 @@ class GuestTeller(Looking):
     def __init__(self, tell: Callable[[], None]) -> None:
         super().__init__("guest-teller")
         self._tell = tell
-        self._is_failing = False
 
     def _run(self) -> None:
         while not self._is_stopping.is_set():
-            try:
-                self._tell()
-                self._is_failing = False
-            except Exception:
-                if not self._is_failing:  # told once, and not each time
-                    log.exception("guests could not be told of their vGPUs; trying again")
-                self._is_failing = True
+            self._tried(self._tell, log, "guests could not be told of their vGPUs")
             self._is_stopping.wait(PERIOD_S)

@@ -80,7 +80,10 @@ class Watchdog(Looking):
     def _run(self) -> None:
         period_s = min(self._limit_ns / 1e9 / _LOOKS_IN_LIMIT, _LOOK_MAX_S)
         while not self._is_stopping.wait(period_s):
-            self.look(self._page.workers(), time.monotonic_ns())
+            self._tried(self._look_now, log, "a look at whose work keeps others waiting failed")
+
+    def _look_now(self) -> None:
+        self.look(self._page.workers(), time.monotonic_ns())
 
     def look(self, workers: Sequence[WorkerReading], now_ns: int) -> None:
         """One look at all workers; what the thread does again and again."""

@@ -23,6 +23,7 @@ called with how much that is by now. It shrinks when charges come late, as they 
 Wrong when: a taken-over worker submits without a turn. The page tells of no work that its worker keeps silent about.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ UNPAID_NS = 8_000_000_000
 """Beyond what a worker can honestly be late with: the grant is taken from whoever keeps others waiting for 5 s beyond its slice (grants.py)."""
 _AHEAD_NS = 1_000_000_000
 """What a figure may be ahead of the clock: tails are charged in advance, 50 us each, by each worker."""
+
+log = logging.getLogger("fairgv.device")
 
 
 @dataclass
@@ -110,7 +113,7 @@ class Auditor(Looking):
     def _run(self) -> None:
         period_s = _QUIET_S
         while not self._is_stopping.wait(period_s):
-            period_s = LOOK_S if self.look() else _QUIET_S
+            period_s = LOOK_S if self._tried(self.look, log, "a look at what workers write failed") else _QUIET_S
 
     def look(self) -> bool:
         """One look, which is what the thread does again and again; whether somebody can take from another before `_QUIET_S` is over: two vGPUs

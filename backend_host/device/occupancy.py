@@ -96,10 +96,15 @@ def _told(pid: int) -> str:
 
 def _family(pid: int) -> Iterator[int]:
     yield pid
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = path.read_text().split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        for child in children:
-            yield from _family(int(child))
+    for child in _children(pid):
+        yield from _family(child)
+
+
+def _children(pid: int) -> list[int]:
+    """None of a process that has ended, also if it does so while it is looked at."""
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, (task / "children").read_text().split())
+    return found

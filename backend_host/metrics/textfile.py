@@ -29,7 +29,6 @@ class MetricsFile(Looking):
         self._new = path.with_suffix(".new")  # of which the collector reads nothing
         self._text = text
         self._note = note
-        self._is_failing = False
 
     def start(self) -> None:
         """Writes it, and goes on."""
@@ -54,13 +53,7 @@ class MetricsFile(Looking):
 
     def _run(self) -> None:
         while not self._is_stopping.wait(PERIOD_S):
-            try:
-                self._write()
-                self._is_failing = False
-            except Exception:
-                if not self._is_failing:  # told once, and not every 15 s
-                    log.exception("the metrics are not written to %s; trying again", self._path)
-                self._is_failing = True
+            self._tried(self._write, log, f"the metrics are not written to {self._path}")
 
     def _write(self) -> None:
         """Follows no link: whoever else may write to the folder would choose what a daemon of root's overwrites."""

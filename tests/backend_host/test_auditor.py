@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import mmap
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -76,6 +77,21 @@ def contended(scene: Scene) -> None:
     assert not scene.two.enter()
     assert not scene.three.enter()
     scene.look()
+
+
+def test_a_look_that_fails_is_not_the_last(control: ControlPage, caplog: pytest.LogCaptureFixture) -> None:
+    looks = threading.Semaphore(0)
+
+    class Failing(Auditor):
+        def look(self) -> bool:
+            looks.release()
+            raise FileNotFoundError("a process that has ended")
+
+    auditor = Failing(control, lambda *_: None, lambda *_: None, lambda *_: None, is_preemptive=False)
+    auditor.start()
+    assert all(looks.acquire(timeout=30) for _ in range(3))
+    auditor.stop()
+    assert caplog.text.count("a look at what workers write failed") == 1, "it is said once"
 
 
 def test_an_honest_turn_is_left_alone(scene: Scene) -> None:

@@ -6,6 +6,8 @@ import contextlib
 import mmap
 import os
 import signal
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
 
@@ -153,6 +155,16 @@ def test_who_charges_nothing_keeps_the_grant_while_its_kernel_keeps_the_device(t
     two.first.worker.process.kill()
     two.first.worker.process.wait()
     wait_until(lambda: (auditor.look(), control.holder().vgpu)[1] == two.second.vgpu, "the other one has it")
+
+
+def test_a_process_that_ends_while_it_is_looked_at_keeps_nothing() -> None:
+    for _ in range(200):
+        child = subprocess.Popen(["sleep", "0.002"])
+        reaper = threading.Thread(target=child.wait)
+        reaper.start()
+        while reaper.is_alive():
+            assert occupant([child.pid]) is None
+        reaper.join()
 
 
 def test_who_is_left_keeps_it_itself(two: Two) -> None:

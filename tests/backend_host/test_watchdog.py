@@ -1,7 +1,8 @@
 """The watchdog over played workers: whom it blames, when it warns, when it ends. Time is handed in."""
 
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -58,6 +59,22 @@ class Scene:
 def scene() -> Iterator[Scene]:
     with ControlPage.create(6_000_000) as page:
         yield Scene(page)
+
+
+def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    looks = threading.Semaphore(0)
+
+    class Failing(Watchdog):
+        def look(self, workers: Sequence[WorkerReading], now_ns: int) -> None:
+            looks.release()
+            raise FileNotFoundError("a process that has ended")
+
+    with ControlPage.create(6_000_000) as page:
+        watchdog = Failing(page, 4_000_000, lambda *_: None)
+        watchdog.start()
+        assert all(looks.acquire(timeout=30) for _ in range(3))
+        watchdog.stop()
+    assert caplog.text.count("a look at whose work keeps others waiting failed") == 1, "it is said once"
 
 
 def test_warned_at_half_and_ended_at_the_limit(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
