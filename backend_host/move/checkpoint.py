@@ -26,7 +26,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TextIO, cast
 
 from cffi import FFI
 
@@ -192,6 +192,14 @@ def _end_with_daemon() -> None:
     os._exit(1)
 
 
+def own_output() -> TextIO:
+    """Where the daemon hears this process. From now on what a device library prints goes to the log: between two lines that say how far
+    a change is, nobody would know any more which processes are where."""
+    said = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return said
+
+
 def begin(say: Callable[[Mapping[str, Any]], None], listen: Callable[[], None]) -> tuple[Driver, dict[str, Any]]:
     """Opens the library of the command line, says that it is ready, and gives what it is told. From then on `listen` has the input, on a
     thread. Ends the process where there is no such library, or nothing is to be done."""
@@ -212,18 +220,16 @@ def begin(say: Callable[[Mapping[str, Any]], None], listen: Callable[[], None]) 
 
 def main() -> NoReturn:
     """The process."""
-    speaking = threading.Lock()
+    said, speaking = own_output(), threading.Lock()
 
     def say(message: Mapping[str, Any]) -> None:
         with speaking:
-            sys.stdout.write(f"{json.dumps(message)}\n")
-            sys.stdout.flush()
+            print(json.dumps(message), file=said, flush=True)
 
     driver, asked = begin(say, _end_with_daemon)
     pairs = exchanged(driver.devices, uuid_bytes(asked["from"]), uuid_bytes(asked["to"]))
     Change(driver, say).run(asked["pids"], pairs)
     say({"done": True})
-    sys.stdout.flush()
     os._exit(0)  # the thread that reads would keep the interpreter from ending
 
 

@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NoReturn
 
-from backend_host.move.checkpoint import CHECKPOINT, LOCK, RESTORE, UNLOCK, Driver, begin, uuid_bytes
+from backend_host.move.checkpoint import CHECKPOINT, LOCK, RESTORE, UNLOCK, Driver, begin, own_output, uuid_bytes
 
 LAY, WAKE = "lay", "wake"
 ROOM, STATE, FREED = "room", "state", "freed"
@@ -143,13 +143,12 @@ def _left_by_nvml(device: str) -> int | None:
 
 def main() -> NoReturn:
     """The process."""
-    speaking = threading.Lock()
+    said, speaking = own_output(), threading.Lock()
     has_ended = threading.Event()
 
     def say(message: Mapping[str, Any]) -> None:
         with speaking, contextlib.suppress(OSError):  # nobody listens any more
-            sys.stdout.write(f"{json.dumps(message)}\n")
-            sys.stdout.flush()
+            print(json.dumps(message), file=said, flush=True)
 
     def listen() -> None:
         while sys.stdin.buffer.read(1):

@@ -43,6 +43,11 @@ def test_all_are_on_the_other_device(library: str, monkeypatch: pytest.MonkeyPat
     assert all(ms >= 0 for ms in outcome.ms.values())
 
 
+def test_a_driver_that_prints_is_not_heard(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = changed(library, monkeypatch, "print 0 1 ")
+    assert (outcome.has_changed, outcome.stuck, outcome.reason) == (True, {}, "")
+
+
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
