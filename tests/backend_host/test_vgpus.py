@@ -21,6 +21,7 @@ from backend_host.space import space as space_module
 from backend_host.space.together import ByName
 from backend_host.vgpus import VGpuRegistry
 from ivshmem.region import PAGE_BYTES, HostState, Region, Wake
+from tests.backend_host.played_region import PlayedWorker
 from tests.backend_host.window_device import LIMIT_BYTES, listening_device
 from tests.backend_host.window_device import Device as WindowDevice
 
@@ -357,3 +358,24 @@ def test_a_quota_that_holds_no_context_is_refused(registry: VGpuRegistry, gpu: G
         registry.change("a", {"quota_bytes": 64 << 20})
     assert registry.statistics()[0].quota_bytes == 524 << 20
     registry.change("a", {"quota_bytes": 0})
+
+
+def test_all_are_waited_for_at_once_when_the_daemon_stops(
+    registry: VGpuRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers that a driver keeps from ending, each for as long as anybody waits."""
+    all_wait = threading.Barrier(3)
+
+    class Ended(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            all_wait.wait(LIMIT_S)
+            return True
+
+    for name in "abc":
+        vgpu = registry.open_session(name, PLAIN, REGION_BYTES, ME)
+        worker = PlayedWorker(0)
+        worker.is_ended = Ended()
+        monkeypatch.setattr(vgpu.caretaker, "workers", lambda worker=worker: [worker])
+    registry.remove_all()
+    assert not all_wait.broken
+    assert registry.all() == []
