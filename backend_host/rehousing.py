@@ -73,14 +73,22 @@ class Rehousing(VGpuTable):
         try:
             self._rehouse(vgpu)
         except FairGVError as error:
-            why = f"GPU {before.number} has failed ({failure.reason}), and it goes nowhere else: {error}"
-            vgpu.caretaker.strand(why)
-            if why != vgpu.stranded:
-                log.error("vGPU %s: %s", vgpu.name, why, extra=about(vgpu.name))
-            vgpu.stranded = why
-            return
-        vgpu.stranded = ""
-        log.warning("vGPU %s is on GPU %d now", vgpu.name, vgpu.gpu.number, extra=about(vgpu.name))
+            self._strand(vgpu, before, failure, str(error))
+        except Exception as error:  # others are to have their places all the same
+            log.exception("vGPU %s: no place could be looked for", vgpu.name, extra=about(vgpu.name))
+            self._strand(vgpu, before, failure, f"a mistake of FairGV's: {error!r}")
+        else:
+            vgpu.stranded = ""
+            log.warning("vGPU %s is on GPU %d now", vgpu.name, vgpu.gpu.number, extra=about(vgpu.name))
+
+    @staticmethod
+    def _strand(vgpu: VGpu, before: Gpu, failure: Failure, what: str) -> None:
+        """Said once."""
+        why = f"GPU {before.number} has failed ({failure.reason}), and it goes nowhere else: {what}"
+        vgpu.caretaker.strand(why)
+        if why != vgpu.stranded:
+            log.error("vGPU %s: %s", vgpu.name, why, extra=about(vgpu.name))
+        vgpu.stranded = why
 
     def _rehouse(self, vgpu: VGpu) -> None:
         if vgpu.entitlement.gpu:

@@ -9,7 +9,7 @@ from backend_host.device.failure import Failure
 from backend_host.device.gpu import Gpu
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
-from backend_host.vgpu import VGpu
+from backend_host.vgpu import Place, VGpu
 from backend_host.vgpus import VGpuRegistry
 from tests.backend_host.played_region import PlayedWorker
 from tests.backend_host.test_gpu import ME, REGION_BYTES, TABLE_HASH, Player, devices, gpus
@@ -185,3 +185,27 @@ def test_one_that_is_on_its_way_holds_up_nobody(registry: VGpuRegistry, gpus: li
     fail(registry, gpus[0])
     assert [list(stranded) for stranded in seen] == [["other"]]
     assert set(registry.stranded()) == {"going", "other"}
+
+
+def test_a_mistake_with_one_keeps_no_other_from_its_place(
+    registry: VGpuRegistry, gpus: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What programs come meanwhile wait until their vGPU has its place."""
+    unlucky = Entitlement(weight=7)
+    opened(registry, "unlucky", unlucky)
+    for gpu in gpus[1:]:
+        opened(registry, f"on-{gpu.number}", Entitlement(weight=9, gpu=str(gpu.number)))
+    lucky = opened(registry, "lucky")
+    assert lucky.gpu is gpus[0]
+    find = registry.place
+
+    def place(entitlement: Entitlement) -> Place:
+        if entitlement == unlucky:
+            raise OSError(28, "No space left on device")
+        return find(entitlement)
+
+    monkeypatch.setattr(registry, "place", place)
+    fail(registry, gpus[0])
+    assert lucky.gpu is not gpus[0]
+    assert list(registry.stranded()) == ["unlucky"]
+    assert "a mistake of FairGV's: OSError" in registry.stranded()["unlucky"]
