@@ -122,7 +122,6 @@ class Watchdog(Looking):
     def _judge(self, suspect: _Suspect, worker: WorkerReading, now_ns: int) -> None:
         late_ns = suspect.late_ns(now_ns)
         if late_ns >= self._limit_ns and not suspect.is_ended:
-            suspect.is_ended = True
             log.error(
                 "%s, %s: its work has kept others from the GPU for %.1f s; its worker %d is ended. The last hand-overs:\n%s",
                 *(
@@ -135,6 +134,7 @@ class Watchdog(Looking):
                 extra=about(self._page.called(worker.vgpu)),
             )
             self._end(worker.slot, late_ns)
+            suspect.is_ended = True
         elif late_ns >= self._limit_ns // 2 and not suspect.is_warned:
             suspect.is_warned = True
             log.warning(

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from backend_host.device.control import MAX_VGPUS, ControlPage
+from backend_host.looking import Looking
 from backend_host.worker._worker import ffi, lib
 
 FIRST_NS = 1_000_000_000
@@ -27,12 +28,14 @@ _PEACE = 10
 """After so many times the last span without an alarm the next span is the first one again."""
 _SERVE_NS = 50_000_000
 """How late this thread hears that it is to stop."""
+_AGAIN_S = 0.01
+"""After a look that failed: nobody hands over meanwhile."""
 WHY = "it wrote into its grant what no worker writes, where nobody else can write"
 
 log = logging.getLogger("fairgv.apart")
 
 
-class Apart:
+class Apart(Looking):
     """One thread over one control page. `end` is called with a vGPU's number and why its workers are to be ended."""
 
     def __init__(
@@ -44,6 +47,7 @@ class Apart:
         most_ns: int = MOST_NS,
         quiet_ns: int = QUIET_NS,
     ) -> None:
+        super().__init__("apart")
         self._page = page
         self._end = end
         self._blamed: dict[int, int] = {}
@@ -59,18 +63,12 @@ class Apart:
         """How often they went apart."""
         self._is_begun = False
         self._is_alarmed = threading.Event()
-        self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="apart", daemon=True)
-
-    def start(self) -> None:
-        """Begins to wait for alarms."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Ends the thread; all share the grant again."""
-        self._is_stopping = True
+        self._is_stopping.set()
         self._is_alarmed.set()
-        self._thread.join()
+        super().stop()
 
     def alarm(self, why: str, nr_unused: Sequence[int]) -> None:
         """Somebody wrote what no worker writes; `nr_unused` is how many grants each vGPU did not use, as far as that is believed."""
@@ -85,14 +83,18 @@ class Apart:
         self._is_alarmed.set()
 
     def _run(self) -> None:
-        while not self._is_stopping:
+        while not self._is_stopping.is_set():
             self._is_alarmed.wait()
-            while self.look(time.monotonic_ns() + _SERVE_NS):
-                pass
+            while (goes_on := self._tried(self._look_on, log, "handing over among vGPUs apart failed")) is not False:
+                if goes_on is None:
+                    self._is_stopping.wait(_AGAIN_S)
+
+    def _look_on(self) -> bool:
+        return self.look(time.monotonic_ns() + _SERVE_NS)
 
     def look(self, until_ns: int) -> bool:
         """What the thread does again and again once there is an alarm: hands over until then. False: all share the grant again."""
-        if not self._is_alarmed.is_set() or self._is_stopping:
+        if not self._is_alarmed.is_set() or self._is_stopping.is_set():
             self._share()
             return False
         if not self._is_begun:
@@ -117,5 +119,5 @@ class Apart:
         for vgpu in range(MAX_VGPUS):
             claim = seen.claim(vgpu) if seen is not None and liars >> vgpu & 1 else None
             if claim is not None and self._blamed.get(vgpu) != claim.generation:
-                self._blamed[vgpu] = claim.generation
                 self._end(vgpu, WHY)
+                self._blamed[vgpu] = claim.generation

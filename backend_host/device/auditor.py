@@ -224,8 +224,8 @@ class Auditor(Looking):
         return turn.keeps_device
 
     def _blame(self, vgpu: int, kept: _Kept, why: str) -> None:
-        kept.is_blamed = True
         self._end(vgpu, why)
+        kept.is_blamed = True
 
 
 def _untrue(kept: _Kept, claim: Claim, now_ns: int) -> str | None:

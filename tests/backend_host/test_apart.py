@@ -345,3 +345,31 @@ def test_who_goes_on_until_it_is_ended_is_blamed_once(scene: Scene) -> None:
     finally:
         apart.stop()
     assert ended == [two.vgpu]
+
+
+def test_a_look_that_fails_is_not_the_last(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody else hands over the GPU meanwhile; and who was to be ended is ended."""
+    ended: list[int] = []
+    nr_failures = iter(range(2))
+    one, two, _ = scene.workers
+
+    def end(vgpu: int, why: str) -> None:
+        if next(nr_failures, None) is not None:
+            raise RuntimeError("can't start new thread")
+        ended.append(vgpu)
+
+    apart = Apart(scene.control, end)
+    apart.start()
+    try:
+        apart.alarm("by hand", [0] * MAX_VGPUS)
+        start = len(two.own) - len(two.shared)
+
+        def lies() -> bool:
+            two.follow()
+            two.own[start] ^= 1 << one.slot
+            return bool(ended)
+
+        wait_until(lies, "it is ended")
+    finally:
+        apart.stop()
+    assert caplog.text.count("handing over among vGPUs apart failed; trying again") >= 1

@@ -77,6 +77,21 @@ def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.text.count("a look at whose work keeps others waiting failed") == 1, "it is said once"
 
 
+def test_one_that_could_not_be_ended_is_ended_at_the_next_look(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(slot: int, late_ns: int) -> None:
+        raise RuntimeError("can't start new thread")
+
+    stuck, waiting = worker(1, 0, 1 * S), worker(2, 1, is_waiting=True)
+    scene.look(2, stuck, waiting)
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.watchdog, "_end", fail)
+        with pytest.raises(RuntimeError):
+            scene.look(12.1, stuck, waiting)
+    for now_s in (12.2, 12.3):
+        scene.look(now_s, stuck, waiting)
+    assert scene.ended == [1]
+
+
 def test_warned_at_half_and_ended_at_the_limit(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     stuck, waiting = worker(1, 0, 1 * S), worker(2, 1, is_waiting=True)
