@@ -16,6 +16,7 @@
 #include "memory/pool.h"
 #include "memory/ranges.h"
 #include "memory/span.h"
+#include "memory/yield.h"
 
 #define KEPT_DIVISOR 4u /* of the device's memory */
 
@@ -110,6 +111,7 @@ static bool keep(const struct fgv_range *range, uint64_t stream)
     if (!pool || pool->threshold_bytes == 0 || range->context_handle != fgv_thread.current || is_captured(stream)) {
         return false;
     }
+    fgv_yield_forget(range);
     const struct fgv_pool_place place = {.pool = range->owner, .stream = stream, .context = fgv_thread.current};
     return fgv_pool_cache_give(&place, range->bytes, range->address, pool->threshold_bytes,
                                fgv_device_facts(pool->ordinal)->total_bytes / KEPT_DIVISOR);

@@ -2,8 +2,8 @@
  * Attaching the word by which kernels are asked to give way. These two are no calls of CUDA's, so no table has them:
  * a program finds them by dlsym, and whoever traces sees them by their names.
  *
- * The worker checks the address too, and detaches a word whose memory it frees. What it cannot see is memory that was
- * cut out of a slab here.
+ * The worker checks the address too, and detaches a word whose memory it frees. What it cannot see is memory that is
+ * used again here: cut out of a slab, or kept for its stream.
  */
 #include "memory/yield.h"
 
@@ -16,6 +16,9 @@
 
 #define WORD_BYTES sizeof(uint32_t)
 
+/* From a request until its word is noted: both ends know the same word as the last one. */
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+
 /* Device memory of the current context, or that the program mapped, which is of no context. */
 static bool is_own(CUdeviceptr word)
 {
@@ -27,9 +30,19 @@ static bool is_own(CUdeviceptr word)
                                                range.context_handle == fgv_thread.current);
 }
 
-static CUresult attach(CUdeviceptr word)
+static CUresult send_attach(CUdeviceptr word)
 {
     struct fgv_call call;
+    struct fgv_request_yield_attach *request = fgv_call_begin(&call, FGV_CALL_yield_attach, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    request->word = word;
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+static CUresult attach(CUdeviceptr word)
+{
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS) {
         return result;
@@ -37,15 +50,12 @@ static CUresult attach(CUdeviceptr word)
     if (!is_own(word)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct fgv_request_yield_attach *request = fgv_call_begin(&call, FGV_CALL_yield_attach, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    request->word = word;
-    result = fgv_call_wait(&call, NULL, 0);
+    pthread_mutex_lock(&order);
+    result = send_attach(word);
     if (result == CUDA_SUCCESS) {
         atomic_store_explicit(&fgv_thread.context->yield_word, word, memory_order_relaxed);
     }
+    pthread_mutex_unlock(&order);
     return result;
 }
 
@@ -64,10 +74,15 @@ static CUresult send_detach(uint64_t context, uint64_t address, uint64_t bytes)
 static CUresult detach(void)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS || atomic_exchange(&fgv_thread.context->yield_word, 0) == 0) {
+    if (result != CUDA_SUCCESS) {
         return result;
     }
-    return send_detach(fgv_thread.current, 0, UINT64_MAX);
+    pthread_mutex_lock(&order);
+    if (atomic_exchange(&fgv_thread.context->yield_word, 0) != 0) {
+        result = send_detach(fgv_thread.current, 0, UINT64_MAX);
+    }
+    pthread_mutex_unlock(&order);
+    return result;
 }
 
 CUresult fairgv_yield_attach(CUdeviceptr word)

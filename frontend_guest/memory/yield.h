@@ -4,8 +4,8 @@
 
 struct fgv_range;
 
-/* Memory that was cut out of a slab is about to be used again, and the worker knows nothing of that: a word that lies
- * there is detached. */
+/* Memory that the program freed is about to be used again, and the worker knows nothing of that: a word that lies there
+ * is detached. */
 void fgv_yield_forget(const struct fgv_range *range);
 
 #endif

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.frontend_guest.conftest import RunScene
+from tests.frontend_guest.conftest import RunScene, Scene
 from tests.frontend_guest.test_image_cut import ELF, LTO, PTX, container, entry
 
 CHUNK_BYTES = 1024 * 1024
@@ -159,3 +159,23 @@ def test_pooled_memory_is_had_again_without_the_host(run_answered: RunScene) -> 
         *kept_for_the_second,
         *kept_for_the_first,
     ]
+
+
+def words_of(scene: Scene) -> list[list[str]]:
+    """Attached and detached, in the worker's order: what was done, and the offset on the device."""
+    return [line.split()[:2] for line in scene.answered if line.split()[0] in ("attach", "detach")]
+
+
+def test_the_word_of_two_threads_that_attach_is_the_workers_last(run_answered: RunScene) -> None:
+    """Else memory of a slab is given out again while the worker writes there."""
+    scene = run_answered("words")
+    assert scene.said == ["freed"]
+    attached, last, detached = words_of(scene)
+    assert attached[0] == last[0] == "attach"
+    assert detached == ["detach", last[1]]
+
+
+def test_a_word_ends_with_memory_that_is_kept_for_its_stream(run_answered: RunScene) -> None:
+    scene = run_answered("pooled-word")
+    assert scene.said == ["had again"]
+    assert [what for what, _ in words_of(scene)] == ["attach", "detach"]

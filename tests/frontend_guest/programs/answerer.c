@@ -165,6 +165,23 @@ static void set(const void *fixed)
     memset(device + (request->dstDevice - DEVICE_BASE), request->uc, request->N);
 }
 
+/* The first one is answered behind the second one, or when none has come for long. */
+static void attach(const struct fgv_consumed *record, const void *fixed)
+{
+    static bool is_later;
+    printf("attach %" PRIx64 "\n", ((const struct fgv_request_yield_attach *)fixed)->word - DEVICE_BASE);
+    if (!is_later) {
+        is_later = true;
+        held = record->response;
+        held_until_ns = now_ns() + 300000000u;
+        return;
+    }
+    answer(record, CUDA_SUCCESS, NULL, 0);
+    if (held != FGV_NO_RESPONSE) {
+        held_until_ns = now_ns() + 50000000u;
+    }
+}
+
 static void print_fetch(const struct fgv_consumed *record, const void *fixed)
 {
     const struct fgv_request_output_fetch *request = fixed;
@@ -249,6 +266,15 @@ static void serve(const struct fgv_consumed *record)
         launch(fixed, fixed + sizeof(struct fgv_request_cuLaunchKernel));
         answer(record, CUDA_ERROR_INVALID_VALUE, NULL, 0); /* to one that asks, since it takes too much */
         return;
+    case FGV_CALL_yield_attach:
+        attach(record, fixed);
+        return;
+    case FGV_CALL_yield_detach: {
+        const struct fgv_request_yield_detach *request = (const void *)fixed;
+        printf("detach %" PRIx64 " bytes %" PRIu64 "\n", request->address - DEVICE_BASE, request->bytes);
+        answer(record, CUDA_SUCCESS, NULL, 0);
+        return;
+    }
     case FGV_CALL_output_fetch:
         atomic_store(&client->output_pending, 0);
         print_fetch(record, fixed);

@@ -8,6 +8,7 @@
 
 #include "cuda_api/fatbin.h"
 #include "cuda_api/prototypes.h"
+#include "frontend_guest/include/fairgv.h"
 
 #define NR_THREADS 300
 
@@ -319,6 +320,50 @@ static void scene_pools(void)
     say("left over", cuMemFree_v2(address));
 }
 
+static void *attach_run(void *word)
+{
+    must(cuCtxSetCurrent(context), "set current");
+    must(fairgv_yield_attach((CUdeviceptr)(uintptr_t)word), "attach");
+    return NULL;
+}
+
+/* Two threads attach a word each in one context, of memory that the worker sees as one piece. */
+static void scene_words(void)
+{
+    pthread_t threads[2];
+    CUdeviceptr words[2];
+    begin();
+    for (int i = 0; i < 2; i++) {
+        must(cuMemAlloc_v2(&words[i], 512), "word");
+        if (pthread_create(&threads[i], NULL, attach_run, (void *)(uintptr_t)words[i]) != 0) {
+            exit(1);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        must(cuMemFree_v2(words[i]), "free");
+    }
+    puts("freed");
+}
+
+/* A word in memory of a pool, which the program frees and has again at once. */
+static void scene_pooled_word(void)
+{
+    CUmemoryPool pool;
+    cuuint64_t threshold = UINT64_MAX;
+    CUdeviceptr word, again;
+    begin();
+    must(cuDeviceGetDefaultMemPool(&pool, 0), "pool");
+    must(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold), "threshold");
+    must(cuMemAllocAsync(&word, 1000, NULL), "word");
+    must(fairgv_yield_attach(word), "attach");
+    must(cuMemFreeAsync(word, NULL), "free");
+    must(cuMemAllocAsync(&again, 1000, NULL), "again");
+    puts(again == word ? "had again" : "elsewhere");
+}
+
 static void scene_output(void)
 {
     begin_with_memory();
@@ -432,6 +477,8 @@ int main(int argc, char **argv)
         {"launch", scene_launch},
         {"images", scene_images},
         {"pools", scene_pools},
+        {"words", scene_words},
+        {"pooled-word", scene_pooled_word},
         {"output", scene_output},
         {"facts", scene_facts},
         {"init", scene_init},
