@@ -52,8 +52,8 @@ template <class Callback> __device__ void put(unsigned char *place, const Callba
 }
 
 /* What a slot points at, by kind. Each thread copies the closure, so that its values live in registers while it runs. A
- * pointer taken on the device is good for all launches of the same module, and a suspended block goes on in the same
- * kernel. */
+ * pointer taken on the device is good for all launches of a module, and a block that left goes on in the same kernel.
+ */
 template <class Loop> using Run = void (*)(Loop *, unsigned slot);
 
 template <class Loop, class Callback> __device__ void run_task(Loop *loop, unsigned number)

@@ -1,11 +1,8 @@
-/*
- * The event loop of a block: it takes callbacks out of slots and calls them, one after another, all threads together.
- *
+/* The event loop of a block: it takes callbacks out of slots and calls them, one after another, all threads together.
  * It lies in shared memory: an object of each thread costs a point twice the time. The first thread alone knows what
  * waits, what is ready and what the time is. At a point it decides what all do next, and shows it behind a barrier.
  *
- * Wrong when: a program calls from some threads of a block only. -DGLOOP_CHECK finds what differs, not who is missing.
- */
+ * Wrong when: a program calls from some threads of a block only. -DGLOOP_CHECK finds what differs, not who lacks. */
 #pragma once
 
 #include <cuda/atomic>
@@ -14,8 +11,6 @@
 
 namespace gloop::detail
 {
-template <class Where> class DeviceLoop;
-
 /* What all threads do next, loaded at once: they call what a slot has, or without `run` it is another kind. */
 enum class Kind : uint32_t { call, begin, collect, leave };
 template <class Loop> struct alignas(16) Step {

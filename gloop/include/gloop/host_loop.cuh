@@ -5,7 +5,6 @@
 #include "request.cuh"
 #include "run.cuh"
 #include "service.cuh"
-#include "word.cuh"
 
 namespace gloop
 {
@@ -23,10 +22,6 @@ inline int attribute_of(cudaDeviceAttr attribute, int device)
     check(cudaDeviceGetAttribute(&value, attribute, device), "an attribute of the device");
     return value;
 }
-
-/* Asked once: drivers read the clock rate across the bus, which may take longer than a kernel. */
-inline uint64_t cycles_per_us_of(int device)
-{ return std::max(1000, attribute_of(cudaDevAttrClockRate, device) / 1000); }
 
 inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, size_t shared_bytes)
 {
@@ -73,7 +68,8 @@ __global__ void __launch_bounds__(Bound::threads, Bound::blocks)
 /* All that a host loop has, so that a forked child may leave it alone. */
 struct Parts {
     explicit Parts(const Options &options, int device)
-        : cycles_per_us(cycles_per_us_of(device)), word(word_of(device)), service(options, device)
+        : cycles_per_us(std::max(1000, attribute_of(cudaDevAttrClockRate, device) / 1000)), word(word_of(device)),
+          service(options, device)
     {
         check(cudaStreamCreate(&stream), "a stream");
         check(cudaEventCreateWithFlags(&ended, cudaEventBlockingSync | cudaEventDisableTiming), "an event");
@@ -84,8 +80,8 @@ struct Parts {
         cudaStreamDestroy(stream);
     }
 
-    const uint64_t cycles_per_us;
-    std::shared_ptr<uint32_t> word;
+    const uint64_t cycles_per_us; /* asked once: drivers read it across the bus, longer than a kernel may take */
+    Memory word;
     Service service;
     cudaStream_t stream = nullptr;
     cudaEvent_t ended = nullptr;
@@ -122,7 +118,9 @@ class HostLoop
             throw Error::of("a host loop of process ", process_, " does not work in its child ", getpid(),
                             ": CUDA does not survive fork; make one there before CUDA is used here");
         }
-        detail::check(cudaSetDevice(device_), "the device"); /* a new thread has the first one */
+        int before = 0; /* a new thread has the first device */
+        detail::check(cudaGetDevice(&before), "the device"), detail::check(cudaSetDevice(device_), "the device");
+        const std::shared_ptr<int> goes_back(&before, [](const int *device) { cudaSetDevice(*device); });
         const auto kernel = &detail::event_loops<Where, Bound, Entry>;
         const detail::Fit fit = detail::fit_of(reinterpret_cast<const void *>(kernel), device_, blocks, threads, bytes);
         const unsigned long long nr_requests = parts_->service.nr_requests();
@@ -169,7 +167,7 @@ class HostLoop
             parts.failure.clear(), parts.asked.clear(), parts.answers.clear(), parts.states.clear();
         }
         parts.is_clean = false;
-        launch.give_way = parts_->word.get();
+        launch.give_way = reinterpret_cast<const uint32_t *>(parts_->word.get());
         launch.look_cycles = parts_->cycles_per_us * look_us;
         launch.idle_cycles = parts_->cycles_per_us * options_.idle_us;
         launch.logical = {blocks.x, blocks.y, blocks.z};

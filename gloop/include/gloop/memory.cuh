@@ -1,7 +1,10 @@
-/* Memory of a host loop, made before a kernel begins, as that may wait for a kernel's end; and a thread's copies. */
+/* Memory of a host loop, made before a kernel begins, as that may wait for its end; its word; a thread's copies. */
 #pragma once
 
+#include <dlfcn.h>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "options.cuh"
 
@@ -48,6 +51,24 @@ struct Array {
 
     void clear() { std::memset(memory.get(), 0, bytes); }
 };
+
+/* The word to give way, of the current device. FairGV's libcuda.so.1 sets it, where the program runs on that; it takes
+ * one for each context, so all host loops share it. Elsewhere nobody does. It ends with its memory. */
+inline Memory word_of(int device)
+{
+    static std::mutex mutex;
+    static std::map<int, std::weak_ptr<unsigned char>> words;
+    const std::lock_guard lock(mutex);
+    Memory word = words[device].lock();
+    if (word) { return word; }
+    words[device] = word = make_memory(sizeof(uint32_t), false);
+    check(cudaMemset(word.get(), 0, sizeof(uint32_t)), "the word to give way");
+    void *const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* which the runtime has loaded */
+    const auto attach = reinterpret_cast<int (*)(uint64_t)>(driver ? dlsym(driver, "fairgv_yield_attach") : nullptr);
+    const int result = attach ? attach(reinterpret_cast<uint64_t>(word.get())) : 0;
+    if (result != 0 && result != cudaErrorNotSupported) { throw Error::of("fairgv_yield_attach: error ", result); }
+    return word;
+}
 
 class Copier
 {

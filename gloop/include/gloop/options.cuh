@@ -31,8 +31,7 @@ struct Options {
     static unsigned of_tests(const char *name) { return std::getenv(name) ? std::stoul(std::getenv(name)) : 0; }
 };
 
-/* Of a kernel: at most so many threads a block, and registers for so many blocks on a multiprocessor. 0: as it comes.
- */
+/* At most so many threads in a block, and registers for so many blocks on a multiprocessor. 0: as it comes. */
 template <unsigned most_threads = 0, unsigned nr_blocks = 0> struct Bounds {
     static constexpr unsigned threads = most_threads, blocks = nr_blocks;
 };

@@ -1,10 +1,7 @@
-/*
- * What the host loop and the event loops on the device agree on, as plain data: where requests, answers and states lie.
- *
+/* What the host loop and the event loops on the device agree on, as plain data: where requests, answers and states lie.
  * Each word is written by one side. A request is a bit that the block flips in `asked`, its answer the same bit that
  * the host flips in `answered`: where both are equal, nothing is out. So no word is ever set back, and a kernel that
- * ends in between loses nothing.
- */
+ * ends in between loses nothing. */
 #pragma once
 
 #include <stddef.h>
