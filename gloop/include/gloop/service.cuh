@@ -16,18 +16,23 @@ namespace gloop::detail
 class Service
 {
   public:
-    Service(const Options &options, int device)
-        : device_(device), longest_nap_ns_(options.idle_us ? options.idle_us * 500l : 200 * 1000),
-          cache_(options.cache_bytes), copiers_(std::max(1u, options.io_threads))
+    Service(const Options &options, int device) : Service(device, options)
     {
         sigset_t all, before; /* signals are for the program's own threads */
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        threads_.emplace_back([this] { look(); });
-        for (Copier &copier : copiers_) {
-            threads_.emplace_back([this, &copier] { work(copier); });
+        sigfillset(&all), pthread_sigmask(SIG_SETMASK, &all, &before);
+        std::string failure;
+        try {
+            threads_.emplace_back([this] { look(); });
+            for (Copier &copier : copiers_) {
+                threads_.emplace_back([this, &copier] { work(copier); });
+            }
+        } catch (const std::system_error &error) {
+            failure = error.what();
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        if (!failure.empty()) {
+            throw Error::of("a thread of the host loop: ", failure);
+        } /* and ends those there are */
     }
 
     ~Service()
@@ -76,13 +81,18 @@ class Service
     {
         forget_blocks();
         std::unique_lock lock(mutex_);
-        work_.clear();
-        answered_.wait(lock, [&] { return nr_busy_ == 0; });
+        answered_.wait(lock, [&] { return work_.clear(), nr_busy_ == 0; });
         lock.unlock();
         forget_blocks(); /* what workers gave to sockets meanwhile */
     }
 
   private:
+    Service(int device, const Options &options)
+        : device_(device), longest_nap_ns_(options.idle_us ? std::min(options.idle_us * 500l, 999999999l) : 200 * 1000),
+          cache_(options.cache_bytes), copiers_(std::max(1u, options.io_threads))
+    {
+    }
+
     void look()
     {
         using Clock = std::chrono::steady_clock;
@@ -95,9 +105,7 @@ class Service
             sockets_.look(); /* empties the bell, first: who rings from now on ends the sleep below */
             const bool is_running = is_running_;
             const unsigned long long before = nr_requests_;
-            for (unsigned look = 0; !look || (look < 8 && !nr_knocking_); look++) {
-                look_at_blocks();
-            } /* once, surely */
+            for (unsigned look = 0; !look || (look < 8 && !nr_knocking_); look++) { look_at_blocks(); }
             looking.unlock();
             if (nr_requests_ != before || (is_running && !was_running)) { last = Clock::now(); }
             was_running = is_running;
@@ -136,26 +144,26 @@ class Service
             }
             seen_[block] = now;
         }
-        nr_requests_ += asked_.size();
+        const auto is_before = [&](size_t place) { return launch_.lines[place].call != Call::end; };
+        std::partition(asked_.begin(), asked_.end(), is_before); /* its socket is closed behind what was asked first */
         for (const size_t place : asked_) { take(place); }
     }
 
     void take(size_t place)
     {
-        Job job = {place, launch_.lines[place], {}, {}};
+        Job job = {place, launch_.lines[place], {}, {}, 0, ++nr_requests_};
         const Call call = job.line.call;
         if (call == Call::open || call == Call::connect || call == Call::bind) {
             job.name = launch_.names + place * name_bytes;
         }
         if (call >= Call::end && job.line.fd < 0) { return answer(job, -EBADF); }
-        if (call == Call::end || call == Call::close) {
-            const std::lock_guard lock(mutex_);
-            open_.erase(job.line.fd);
-        }
         /* What many blocks ask for again and again, and what takes less time than to wake another thread. */
         const int64_t mapped = call == Call::map ? cache_.map(nullptr, job.line, asked_for_) : 0;
         if (mapped || call == Call::unmap) {
             answer(job, mapped ? mapped : cache_.unmap(job.line.address));
+        } else if (call == Call::end) {
+            sockets_.end(job);
+            answer(job, close(job.line.fd));
         } else if (call >= Call::end && (call != Call::send || job.line.page || job.line.bytes == 0)) {
             sockets_.serve(std::move(job));
         } else {
@@ -167,6 +175,7 @@ class Service
     {
         if (job.line.call == Call::connect && result < 0) {
             ::close(job.line.fd);
+            if (job.next && result != -ECANCELED) { return give_work(std::move(job)); } /* for its next address */
         } else if (job.line.call == Call::accept || job.line.call == Call::connect) {
             remember(result, job.address());
         } else if (job.line.call == Call::receive && result > 0 && !job.line.page) {
@@ -215,11 +224,12 @@ class Service
         int64_t result = 0;
         switch (line.call) {
         case Call::open:
-            result = or_errno(::open(job.name.c_str(), line.flags | O_CLOEXEC, line.mode));
+            result = or_errno(::open(job.name.c_str(), line.flags | O_CLOEXEC | O_NONBLOCK, line.mode)); /* a FIFO */
             return answer(job, remember(result, job.name));
         case Call::read:
-            return answer(job, line.page ? read_all(line.fd, job.bytes(), line.bytes, line.offset)
-                                         : read_to_device(copier, line.fd, line.address, line.bytes, line.offset));
+            return answer(job, line.page
+                                   ? read_all(line.fd, job.bytes(), line.bytes, line.offset)
+                                   : read_to_device(copier, line.fd, line.address, line.bytes, line.offset));
         case Call::write:
             result = line.page ? write_all(line.fd, job.bytes(), line.bytes, line.offset)
                                : write_from_device(copier, line.fd, line.address, line.bytes, line.offset);
@@ -236,7 +246,7 @@ class Service
             cache_.forget(line.fd);
             return answer(job, result);
         case Call::close:
-            return answer(job, or_errno(::close(line.fd)));
+            return answer(job, close(line.fd));
         case Call::receive:
             copier.copy(reinterpret_cast<void *>(line.address), job.data.data(), job.data.size());
             return answer(job, int64_t(job.data.size()));
@@ -245,18 +255,9 @@ class Service
             copier.copy(job.data.data(), reinterpret_cast<const void *>(line.address), line.bytes);
             return serve_socket(std::move(job));
         default:
-            return make_socket(std::move(job));
-        }
-    }
-
-    void make_socket(Job &&job)
-    {
-        const bool is_listening = job.line.call == Call::bind;
-        job.line.fd = socket_of(job.name, job.line.mode, is_listening);
-        if (job.line.fd < 0 || is_listening) {
-            answer(job, remember(job.line.fd, job.address()));
-        } else {
-            serve_socket(std::move(job));
+            job.line.fd = socket_of(job);
+            if (job.line.fd >= 0 && line.call == Call::connect) { return serve_socket(std::move(job)); }
+            return answer(job, remember(job.line.fd, job.address()));
         }
     }
 
@@ -298,6 +299,14 @@ class Service
             if (state.left == Left::ready || (state.left == Left::waiting && taken)) { return true; }
         }
         return false;
+    }
+
+    int64_t close(int fd)
+    {
+        std::unique_lock lock(mutex_);
+        open_.erase(fd); /* first: then another thread may open one of this number */
+        lock.unlock();
+        return or_errno(::close(fd));
     }
 
     int64_t remember(int64_t fd, const std::string &name)

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -22,28 +20,36 @@ struct Job {
     std::string name;
     std::vector<unsigned char> data; /* of a socket, without a page: what came, or is to be sent */
     size_t sent = 0;
+    uint64_t number = 0; /* in the order in which they were seen */
+    std::shared_ptr<addrinfo> addresses = nullptr;
+    addrinfo *next = nullptr; /* of these, the first that was not tried */
     std::string address() const { return name.empty() ? "a connection" : name + ":" + std::to_string(line.mode); }
     unsigned char *bytes() { return line.page ? reinterpret_cast<unsigned char *>(line.page) : data.data(); }
 };
 
-/* A socket for the first address of a name that takes it, or minus errno. May wait for a name server. */
-inline int socket_of(const std::string &name, int port, bool is_listening)
+/* A socket for the first address not tried that takes it, or minus errno. May wait for a name server. */
+inline int socket_of(Job &job)
 {
-    addrinfo hints = {}, *found = nullptr;
+    if (job.line.mode < 0 || job.line.mode > 65535) { return -EINVAL; }
+    addrinfo hints = {};
     hints.ai_socktype = SOCK_STREAM;
-    if (getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) { return -EADDRNOTAVAIL; }
-    int result = -EADDRNOTAVAIL;
-    const int on = 1;
-    for (const addrinfo *each = found; each && result < 0; each = each->ai_next) {
-        const int fd = socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        const bool is_there = is_listening
-                                  ? bind(fd, each->ai_addr, each->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0
-                                  : connect(fd, each->ai_addr, each->ai_addrlen) == 0 || errno == EINPROGRESS;
-        result = is_there ? fd : -errno;
-        if (fd >= 0 && !is_there) { ::close(fd); }
+    if (!job.addresses) {
+        getaddrinfo(job.name.c_str(), std::to_string(job.line.mode).c_str(), &hints, &job.next);
+        job.addresses.reset(job.next, freeaddrinfo);
     }
-    freeaddrinfo(found);
+    int result = -EADDRNOTAVAIL;
+    for (const int on = 1; job.next;) {
+        const addrinfo &each = *job.next;
+        job.next = each.ai_next;
+        const int fd = socket(each.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+            (job.line.call == Call::bind ? bind(fd, each.ai_addr, each.ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0
+                                         : connect(fd, each.ai_addr, each.ai_addrlen) == 0 || errno == EINPROGRESS)) {
+            return fd;
+        }
+        result = -errno;
+        if (fd >= 0) { ::close(fd); }
+    }
     return result;
 }
 
@@ -74,13 +80,16 @@ class Sockets
     void serve(Job &&job)
     {
         const int fd = job.line.fd;
-        if (job.line.call == Call::end) {
-            cancel(fd);
-            answer_(std::move(job), or_errno(::close(fd)));
-        } else {
-            waiting_.emplace(fd, std::move(job));
-            serve_socket(fd);
-        }
+        if (job.line.call == Call::send && job.number < ended_[fd]) { return answer_(std::move(job), -ECANCELED); }
+        waiting_.emplace(fd, std::move(job));
+        serve_socket(fd);
+    }
+
+    /* Before a socket is closed: what was asked of it before goes to no other one that gets its number. */
+    void end(const Job &job)
+    {
+        ended_[job.line.fd] = job.number;
+        cancel(job.line.fd);
     }
 
     void look()
@@ -124,8 +133,7 @@ class Sockets
     /* Once for each socket: each change is told, and what is there already. */
     bool is_watched(int fd, uint32_t events) const
     {
-        epoll_event event = {};
-        event.events = events;
+        epoll_event event = {events, {}};
         event.data.fd = fd;
         return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
     }
@@ -171,5 +179,6 @@ class Sockets
     const Answer answer_;
     const int epoll_, bell_;
     std::multimap<int, Job> waiting_;
+    std::map<int, uint64_t> ended_; /* the last end of a socket of this number */
 };
 } // namespace gloop::detail
