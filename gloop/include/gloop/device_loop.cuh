@@ -162,7 +162,7 @@ template <class Where> class DeviceLoop
     {
         const uint32_t free = place_.free, ready = place_.ready;
         const unsigned number = is_low ? lowest(free) : (31 - __clz(int(free))) & 31, bit = 1u << number;
-        if (free == 0) { watch_.orders = order_fail; } /* seen before the block ends: a call would cost each callback */
+        if (free == 0) { watch_.points_left = 1, watch_.orders = order_fail; } /* for the next point, without a call */
         place_.free = free & ~bit, place_.ready = is_ready ? ready | bit : ready;
         return number;
     }

@@ -33,7 +33,8 @@ __device__ inline int64_t refusal_of(const Line &line, const char *name)
     for (size_t length = 0; name && name[length]; length++) {
         if (length == name_bytes - 1) { return -ENAMETOOLONG; }
     }
-    return line.address && !__isGlobal(reinterpret_cast<const void *>(line.address)) ? -EFAULT : 0;
+    const void *buffer = reinterpret_cast<const void *>(line.address);
+    return (buffer ? !__isGlobal(buffer) : line.page && line.bytes) ? -EFAULT : 0;
 }
 
 template <class Where>

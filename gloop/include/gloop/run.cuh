@@ -58,7 +58,7 @@ template <class Where> __device__ Step<DeviceLoop<Where>> DeviceLoop<Where>::rar
 {
     place_.free |= place_.running, place_.running = 0;
     if (watch_.orders & order_fail) {
-        fail(launch_->failure, "a block has 32 callbacks that wait; there is no slot for another one");
+        fail(launch_->failure, "a block has 32 slots, for callbacks that wait and for the one that runs");
     }
     if (is_looking && is_time(0)) { look(); }
     if (!place_.ready && !place_.arrived && place_.waiting && !watch_.orders) { wait(); }

@@ -147,8 +147,10 @@ void try_errors(gloop::HostLoop &host, const char *name, long long *results)
         gloop::fs::ftruncate(loop, 99, 0, store(7));
         gloop::fs::close(loop, 99, store(8));
         gloop::fs::fstat(loop, 99, store(9));
+        gloop::fs::read(loop, 0, 0, 10, nullptr, store(10));
+        gloop::fs::write(loop, 0, 0, 100000, nullptr, store(11));
     });
-    for (int number = 0; number < 10; number++) {
+    for (int number = 0; number < 12; number++) {
         std::printf("%lld ", results[number]);
     }
     std::printf("\n");

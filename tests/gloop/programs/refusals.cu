@@ -43,14 +43,26 @@ void launch_in_another_thread()
     throw gloop::Error::of("launched elsewhere");
 }
 
-void post_33()
+/* From a callback, which has a slot while it runs, or from the entry, which has none. The next point tells. */
+void post(int nr, bool is_entry)
 {
     gloop::HostLoop host;
-    host.launch(2, 64, [=] __device__(Loop *loop) {
-        for (int number = 0; number < 33; number++) {
-            loop->postTask([=](Loop *) {});
+    int *nr_run = nullptr;
+    cudaMallocHost(&nr_run, sizeof(*nr_run));
+    *nr_run = 0;
+    host.launch(1, 64, [=] __device__(Loop *loop) {
+        const auto post_all = [=](Loop *loop) {
+            for (int number = 0; number < nr; number++) {
+                loop->postTask([=](Loop *) { *nr_run += threadIdx.x == 0; });
+            }
+        };
+        if (is_entry) {
+            post_all(loop);
+        } else {
+            loop->postTask(post_all);
         }
     });
+    std::printf("run %d\n", *nr_run);
 }
 
 void post_much_per_thread()
@@ -153,7 +165,9 @@ int main(int nr_arguments, char **arguments)
         {"bounds", launch_beyond_bounds},
         {"before", launch_behind_an_error},
         {"thread", launch_in_another_thread},
-        {"slots", post_33},
+        {"slots", [] { post(33, true); }},
+        {"slots of a callback", [] { post(32, false); }},
+        {"all slots", [] { post(32, true), post(31, false); }},
         {"own", post_much_per_thread},
         {"keep", keep_global},
         {"fault", fault},
