@@ -1,10 +1,10 @@
 /* Pages of files in device memory, 64 KiB each. A piece is a run of pages that lie together, in the file and on the
- * device. It stays when nobody has it mapped, until its place is needed, oldest use first. */
+ * device. Who uses its pages or its descriptor counts among its users. It stays when it has none, until its place is
+ * needed, oldest use first, if the file's time will tell of changes. Wrong when: a file server's clock is behind. */
 #pragma once
 
 #include <condition_variable>
 #include <list>
-#include <mutex>
 
 #include "files.cuh"
 
@@ -24,6 +24,7 @@ struct File {
 class Cache
 {
   public:
+    std::atomic<unsigned long long> nr_hits{0};
     explicit Cache(size_t bytes) : nr_pages_(bytes / page_bytes)
     {
         if (nr_pages_) { pages_ = make_memory(nr_pages_ * page_bytes, false); }
@@ -35,45 +36,53 @@ class Cache
         if (!looked.look(line.fd)) { return -errno; }
         const struct stat &file = looked.stat;
         if (line.bytes == 0 || line.offset >= uint64_t(file.st_size)) { return -EINVAL; }
+        if (line.bytes > nr_pages_ * page_bytes) { return -ENOMEM; }
+        const bool is_to_write = line.flags & PROT_WRITE;
+        if (is_to_write && (fcntl(line.fd, F_GETFL) & O_ACCMODE) != O_RDWR) { return -EACCES; }
         std::unique_lock lock(mutex_);
         Piece *piece = find(file, line);
         if (!copier && (!piece || piece->is_loading)) { return 0; }
         for (; piece && piece->is_loading; piece = find(file, line)) { loaded_.wait(lock); }
+        int64_t result = 0;
         if (piece) {
-            nr_hits_++;
+            nr_hits++;
             piece->nr_users++;
         } else if (!(piece = make(file, line))) {
             return -ENOMEM;
         } else {
             lock.unlock();
-            const int64_t result = load(*copier, *piece, line.fd);
+            const uint64_t bytes = piece->nr_pages * page_bytes, from = piece->first * page_bytes;
+            result = or_eio([&] { return read_to_device(*copier, line.fd, address_of(*piece), bytes, from, true); });
             lock.lock();
             piece->is_loading = false;
+            piece->is_stale |= result < 0;
             loaded_.notify_all();
-            if (result < 0) {
-                piece->is_stale = true;
-                leave(*piece);
-                return result;
-            }
         }
-        if ((line.flags & PROT_WRITE) && piece->fd < 0) { piece->fd = fcntl(line.fd, F_DUPFD_CLOEXEC, 0); }
-        return int64_t(address_of(*piece) + line.offset - piece->first * page_bytes);
+        if (result >= 0 && is_to_write && piece->fd < 0) {
+            result = piece->fd = int(or_errno(fcntl(line.fd, F_DUPFD_CLOEXEC, 0)));
+        }
+        if (result < 0) { leave(*piece); }
+        return result < 0 ? result : int64_t(address_of(*piece) + line.offset - piece->first * page_bytes);
     }
 
     int64_t sync(Copier &copier, const Line &line)
     {
         std::unique_lock lock(mutex_);
-        const Piece *piece = owner_of(line.address);
+        Piece *piece = owner_of(line.address);
         if (!piece) { return -EINVAL; }
-        const int fd = piece->fd;
+        struct stat file = {};
+        int64_t result = piece->fd < 0 ? 0 : or_errno(::fstat(piece->fd, &file));
         const uint64_t place = line.address - address_of(*piece), offset = piece->first * page_bytes + place;
-        const uint64_t in_piece = std::min(line.bytes, piece->nr_pages * page_bytes - place);
-        lock.unlock();
-        struct stat file;
-        if (fd < 0 || ::fstat(fd, &file) != 0 || offset >= uint64_t(file.st_size)) { return 0; }
-        const uint64_t in_file = std::min<uint64_t>(in_piece, file.st_size - offset);
-        const int64_t result = write_from_device(copier, fd, line.address, in_file, offset);
-        forget(fd);
+        uint64_t bytes = std::min(line.bytes, piece->nr_pages * page_bytes - place);
+        if (offset < uint64_t(file.st_size)) {
+            bytes = std::min<uint64_t>(bytes, file.st_size - offset);
+            piece->nr_users++;
+            expect_write(*piece, file, offset, bytes);
+            lock.unlock();
+            result = or_eio([&] { return write_from_device(copier, piece->fd, line.address, bytes, offset); });
+            lock.lock();
+            leave(*piece);
+        }
         return std::min<int64_t>(result, 0);
     }
 
@@ -81,11 +90,10 @@ class Cache
     {
         const std::lock_guard lock(mutex_);
         Piece *piece = owner_of(address);
-        if (piece) { leave(*piece); }
-        return piece ? 0 : -EINVAL;
+        return piece ? leave(*piece), 0 : -EINVAL;
     }
 
-    /* A file that has been written to: times of files are too coarse to tell. */
+    /* A file that has been written to: its time may be too coarse to tell. */
     void forget(int fd)
     {
         struct stat file;
@@ -94,22 +102,23 @@ class Cache
         for (Piece &piece : pieces_) { piece.is_stale = piece.is_stale || (is_there && piece.is_of(file)); }
     }
 
-    unsigned long long nr_hits() const { return nr_hits_; }
-
   private:
     struct Piece {
         struct stat file;
         size_t first, nr_pages, page; /* in the file, in all, and on the device */
         uint64_t used = 0;
+        bool is_young; /* a file's time may stand still for 10 ms, in which it is written to again: it does not stay */
         unsigned nr_users = 1;
         int fd = -1; /* to write to */
         bool is_loading = true, is_stale = false;
-        bool is_of(const struct stat &other) const
-        { return file.st_dev == other.st_dev && file.st_ino == other.st_ino; }
-        ~Piece()
+        bool is_written = false; /* by msync, so that the file's time says nothing: it does not stay */
+        bool is_of(const struct stat &it) const { return file.st_dev == it.st_dev && file.st_ino == it.st_ino; }
+        bool is_as(const struct stat &now) const
         {
-            if (fd >= 0) { ::close(fd); }
+            const bool is_same = file.st_size == now.st_size && !memcmp(&file.st_mtim, &now.st_mtim, sizeof(timespec));
+            return is_of(now) && !is_stale && (is_written || is_same);
         }
+        ~Piece() { (void)(fd < 0 || ::close(fd)); }
     };
 
     uint64_t address_of(const Piece &piece) const
@@ -118,7 +127,9 @@ class Cache
     Piece *owner_of(uint64_t address)
     {
         for (Piece &piece : pieces_) {
-            if (piece.nr_users && address - address_of(piece) < piece.nr_pages * page_bytes) { return &piece; }
+            if (piece.nr_users && !piece.is_loading && address - address_of(piece) < piece.nr_pages * page_bytes) {
+                return &piece;
+            }
         }
         return nullptr;
     }
@@ -126,10 +137,7 @@ class Cache
     Piece *find(const struct stat &file, const Line &line)
     {
         for (Piece &piece : pieces_) {
-            const timespec &changed = piece.file.st_mtim;
-            const bool is_same = piece.is_of(file) && !piece.is_stale && changed.tv_sec == file.st_mtim.tv_sec &&
-                                 changed.tv_nsec == file.st_mtim.tv_nsec;
-            if (is_same && piece.first <= line.offset / page_bytes &&
+            if (piece.is_as(file) && piece.first <= line.offset / page_bytes &&
                 line.offset + line.bytes <= (piece.first + piece.nr_pages) * page_bytes) {
                 piece.used = ++clock_;
                 return &piece;
@@ -141,6 +149,9 @@ class Cache
     /* In the first gap that is large enough, or in one that what nobody uses leaves. */
     Piece *make(const struct stat &file, const Line &line)
     {
+        timespec now, then = file.st_mtim;
+        clock_gettime(CLOCK_REALTIME, &now);
+        const bool is_young = double(now.tv_sec - then.tv_sec) + 1e-9 * double(now.tv_nsec - then.tv_nsec) < 0.02;
         const size_t first = line.offset / page_bytes;
         const size_t nr_pages = (line.offset + line.bytes + page_bytes - 1) / page_bytes - first;
         for (;;) {
@@ -151,7 +162,7 @@ class Cache
                 ++next;
             }
             if (next != pieces_.end() || page + nr_pages <= nr_pages_) {
-                return &*pieces_.insert(next, Piece{file, first, nr_pages, page, ++clock_});
+                return &*pieces_.insert(next, Piece{file, first, nr_pages, page, ++clock_, is_young});
             }
             for (auto each = pieces_.begin(); each != pieces_.end(); ++each) {
                 if (each->nr_users == 0 && (oldest == pieces_.end() || each->used < oldest->used)) { oldest = each; }
@@ -161,24 +172,27 @@ class Cache
         }
     }
 
-    int64_t load(Copier &copier, const Piece &piece, int fd) const
+    /* Who has a piece, or waits for it, has to go on; the kernel's end says why. */
+    template <class Copy> static int64_t or_eio(const Copy &copy)
     try {
-        const uint64_t offset = piece.first * page_bytes;
-        return in_steps(piece.nr_pages * page_bytes, Copier::bytes_at_once, [&](size_t done, size_t left) {
-            const int64_t read = read_all(fd, copier.staging(), left, offset + done);
-            if (read >= 0) {
-                std::fill(copier.staging() + read, copier.staging() + left, 0);
-                copier.to_device(address_of(piece) + done, left);
-            }
-            return read < 0 ? read : int64_t(left);
-        });
+        return copy();
     } catch (const Error &) {
-        return -EIO; /* who waits for the piece has to go on; the kernel's end says why */
+        return -EIO;
+    }
+
+    /* By msync of a piece: the file's other ones are as good as before, but for pages that lie in two. */
+    void expect_write(const Piece &piece, const struct stat &file, uint64_t offset, uint64_t bytes)
+    {
+        for (Piece &each : pieces_) {
+            const uint64_t begin = each.first * page_bytes, end = begin + each.nr_pages * page_bytes;
+            each.is_written |= each.nr_users && each.is_as(file);
+            each.is_stale |= &each != &piece && each.is_of(file) && begin < offset + bytes && offset < end;
+        }
     }
 
     void leave(Piece &piece)
     {
-        if (--piece.nr_users == 0 && piece.is_stale) {
+        if (--piece.nr_users == 0 && (piece.is_stale || piece.is_written || piece.is_young)) {
             pieces_.remove_if([&](const Piece &each) { return &each == &piece; });
         }
     }
@@ -189,6 +203,5 @@ class Cache
     std::condition_variable loaded_;
     std::list<Piece> pieces_; /* in the order of their places on the device */
     uint64_t clock_ = 0;
-    std::atomic<unsigned long long> nr_hits_{0};
 };
 } // namespace gloop::detail

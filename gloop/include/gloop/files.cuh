@@ -40,12 +40,16 @@ inline int64_t write_all(int fd, const unsigned char *source, size_t bytes, uint
     });
 }
 
-inline int64_t read_to_device(Copier &copier, int fd, uint64_t address, size_t bytes, uint64_t offset)
+/* `is_filled`: behind the file's end with zeros. */
+inline int64_t read_to_device(Copier &copier, int fd, uint64_t address, size_t bytes, uint64_t offset, bool is_filled)
 {
     return in_steps(bytes, Copier::bytes_at_once, [&](size_t done, size_t left) {
         const int64_t read = read_all(fd, copier.staging(), left, offset + done);
-        if (read > 0) { copier.to_device(address + done, read); }
-        return read;
+        const int64_t copied = is_filled && read >= 0 ? left : read;
+        if (copied <= 0) { return copied; }
+        std::fill(copier.staging() + read, copier.staging() + copied, 0);
+        copier.to_device(address + done, copied);
+        return copied;
     });
 }
 

@@ -32,8 +32,8 @@ __device__ void write(Loop *loop, int fd, uint64_t offset, uint64_t bytes, const
 { loop->request({Call::write, fd, offset, bytes, address_of(buffer), 0, 0, page_out}, nullptr, callback GLOOP_HERE); }
 
 /* The result is the address of these bytes of the file in the device's memory, in pages of 64 KiB that stay there after
- * munmap, too, until others need the place. All mappings of the same pages share them. What is written there
- * (PROT_WRITE) reaches the file by msync alone. */
+ * munmap, too, until others need the place. A mapping that lies in another one shares its pages. What is written there
+ * (PROT_WRITE, of a file that is open for both) reaches the file by msync alone. */
 template <class Loop, class Callback>
 __device__ void mmap(Loop *loop, int fd, uint64_t offset, uint64_t bytes, int protection,
                      const Callback &callback GLOOP_WHERE)

@@ -47,7 +47,7 @@ class Service
     }
 
     unsigned long long nr_requests() const { return nr_requests_; }
-    unsigned long long nr_hits() const { return cache_.nr_hits(); }
+    unsigned long long nr_hits() const { return cache_.nr_hits; }
     bool is_running() const { return is_running_; }
 
     /* Before the first kernel of a launch. */
@@ -229,7 +229,7 @@ class Service
         case Call::read:
             return answer(job, line.page
                                    ? read_all(line.fd, job.bytes(), line.bytes, line.offset)
-                                   : read_to_device(copier, line.fd, line.address, line.bytes, line.offset));
+                                   : read_to_device(copier, line.fd, line.address, line.bytes, line.offset, false));
         case Call::write:
             result = line.page ? write_all(line.fd, job.bytes(), line.bytes, line.offset)
                                : write_from_device(copier, line.fd, line.address, line.bytes, line.offset);
