@@ -29,7 +29,11 @@ extern "C" {
  */
 __attribute__((visibility("default"))) CUresult fairgv_yield_attach(CUdeviceptr word);
 
-/* The context has no word any more. Nothing is written there once this has returned, and what is there stays. */
+/*
+ * The context has no word any more. Nothing is written there once this has returned, and what is there stays. Wrong
+ * when a write waits for more than 10 ms behind another kernel, in a queue of the device that both share, as in
+ * programs with many streams: it comes when that kernel has ended.
+ */
 __attribute__((visibility("default"))) CUresult fairgv_yield_detach(void);
 
 #ifdef __cplusplus

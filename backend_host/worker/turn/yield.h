@@ -10,7 +10,8 @@
  * Whether the address is the client's is the caller's affair (calls/yield.c).
  *
  * Wrong when: the driver puts that stream on the device's queue of the kernel that is asked (there are 8 for a process
- * unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise). The word then comes behind its end.
+ * unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise). The word then comes behind its end, also where it was detached
+ * meanwhile: to wait for that without a bound would hang a kernel that waits for the client.
  */
 #ifndef BACKEND_HOST_YIELD_H
 #define BACKEND_HOST_YIELD_H
@@ -19,7 +20,8 @@
 
 /* This word is the context's from now on; no other is. It is zero before anything more is submitted. */
 void fgw_yield_attach(struct fgw_worker *worker, struct fgw_context *context, uint64_t word);
-/* The word is the context's no more, if it lies in these bytes: nothing is written there from now on. */
+/* The word is the context's no more, if it lies in these bytes: nothing more is written there, and what was is waited
+ * for, but not for ever. */
 void fgw_yield_detach(struct fgw_worker *worker, struct fgw_context *context, uint64_t address, uint64_t bytes);
 /* The same for any context: these bytes are about to be freed. */
 void fgw_yield_forget(struct fgw_worker *worker, uint64_t address, uint64_t bytes);
