@@ -12,6 +12,7 @@
 #include "memory/ranges.h"
 #include "memory/sharing.h"
 #include "memory/slabs.h"
+#include "memory/span.h"
 #include "memory/yield.h"
 #include "region/client.h"
 
@@ -265,8 +266,13 @@ bool fgv_memory_overruns(CUdeviceptr address, uint32_t element_bytes, size_t wid
 {
     struct fgv_range range;
     uint64_t row_bytes, bytes, end;
-    if (width == 0 || height == 0 || !fgv_memory_find(address, &range) || range.kind != FGV_MEMORY_DEVICE ||
-        range.owner == 0) {
+    if (width == 0 || height == 0) {
+        return false;
+    }
+    if (!fgv_memory_find(address, &range)) {
+        return fgv_span_has(address);
+    }
+    if (range.kind != FGV_MEMORY_DEVICE || range.owner == 0) {
         return false;
     }
     /* What wraps a driver lets pass, and it ends in a fault. */

@@ -29,7 +29,8 @@ void fgv_memory_give_own(const struct fgv_range *range);
 /* Whether a box of `height` rows of `width` elements, `pitch` bytes apart, lies in what the guest knows that the
  * program may use on the device, with its elements where they may lie. One of nothing does. */
 bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
-/* Whether one begins in a part of a slab and ends behind it: the driver, which knows the slab, would let it. */
+/* Whether one begins in a part of a slab and ends behind it, or where no part is any more: the driver, which knows the
+ * slab, would let it. */
 bool fgv_memory_overruns(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
 /* Waits for the device where the address is host memory, or managed, as CUDA's copies and sets do. */
 CUresult fgv_memory_settle(CUdeviceptr address);

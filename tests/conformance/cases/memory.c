@@ -147,11 +147,17 @@ CASE(memory_that_was_freed_is_copied)
     uint8_t byte;
 
     DO(cuMemFree, memory);
+    ROW("is set", cuMemsetD8, memory, 5, 100);
     ROW("to the host", cuMemcpy, (CUdeviceptr)&byte, memory, 1);
     ROW("from the host", cuMemcpy, memory, (CUdeviceptr)&byte, 1);
     ROW("to the device", cuMemcpy, kept, memory, 4096);
     ROW("from the device", cuMemcpyAsync, memory, kept, 4096, NULL);
     ROW("after all", cuMemcpy, (CUdeviceptr)&byte, kept, 1);
+    MUST(cuMemAlloc, &memory, 256);
+    DO(cuMemFree, memory);
+    ROW("small, is set", cuMemsetD32, memory, 5, 10);
+    ROW("small, in a stream", cuMemsetD8Async, memory, 5, 10, NULL);
+    DO(cuStreamSynchronize, NULL);
 }
 
 CASE(memory_managed)
