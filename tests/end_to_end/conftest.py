@@ -1,11 +1,15 @@
-"""One daemon for all tests of a module that only run programs; tests that break things start their own."""
+"""One daemon for all tests of a module that only run programs; tests that break things, or want a service, start their own."""
 
+import contextlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from backend_host.errors import FairGVError
 from tests.end_to_end.host import Host, start_host, stop_host
+from tests.end_to_end.service_host import Service
 
 
 @pytest.fixture(scope="module")
@@ -30,3 +34,16 @@ def two_devices() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
         yield
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """Not started. Its folder is not below pytest's, which is closed to others."""
+    with tempfile.TemporaryDirectory(prefix="fairgv-service-", ignore_cleanup_errors=True) as directory:
+        folder = Path(directory)
+        folder.chmod(0o755)
+        service = Service(folder)
+        service.write()
+        yield service
+        with contextlib.suppress(FairGVError):
+            stop_host(service.host)

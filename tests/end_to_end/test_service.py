@@ -1,301 +1,36 @@
-"""The daemon as a service: its manager's words, its configuration read again, vGPUs that it keeps, users by group. Users and groups are the
-kernel's: programs here run as ids that this machine gives to nobody.
-"""
+"""The daemon as a service: its manager's words, its configuration read again, vGPUs that it keeps."""
 
-import contextlib
-import grp
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backend_host.cli import host_command
-from backend_host.config import PACKAGE_ROOT, load_as_said
-from backend_host.errors import FairGVError
-from backend_host.ipc import MAX_CONNECTIONS, Connection
-from backend_host.launching import start_in_background, wait_for_end
+from backend_host.config import PACKAGE_ROOT
+from backend_host.ipc import Connection
+from backend_host.launching import wait_for_end
 from tests.children import listening_manager, running
-from tests.end_to_end.host import PROGRAMS, WALLS, Host, own_device, stop_host, wait_until
+from tests.end_to_end.host import WALLS, own_device, stop_host, wait_until
+from tests.end_to_end.service_host import (
+    ADMIN_GROUP,
+    COMMAND,
+    GROUP,
+    IS_ROOT_NEEDED,
+    REGION_BYTES,
+    STRANGER,
+    USER,
+    Service,
+    as_user,
+    ask_as,
+)
 from tests.end_to_end.test_failed_device import UNAVAILABLE, fail
 
-REGION_BYTES = 16 << 20
 HEARD_S = 120
-USER, OTHER, STRANGER = 70_001, 70_002, 70_003
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-
-def groups() -> tuple[str, str]:
-    """Two groups of this machine, which stand for fairgv and fairgv-admin."""
-    first, second, *_ = [entry for entry in grp.getgrall() if entry.gr_gid not in (0, *os.getgroups())]
-    return first.gr_name, second.gr_name
-
-
-GROUP, ADMIN_GROUP = groups()
-
-
-class Service:
-    """A daemon with a configuration of its own, in a folder that everybody may pass."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.file = folder / "config.toml"
-        self.kept = folder / "vgpus.d"
-        self.kept.mkdir()
-        self.state_dir = folder / "state"
-        self.host = Host(self.state_dir, "soft")
-
-    def write(self, text: str = "", users_text: str = "") -> None:
-        users = f'[users]\ngroup = "{GROUP}"\nadmin_group = "{ADMIN_GROUP}"\n'
-        walls = f'[walls]\ncache_dir = "{WALLS.cache_dir}"\n'
-        self.file.write_text(f'adopt = "attached"\nnr_warm_workers = 0\n{text}\n{walls}{users}{users_text}')
-
-    def start(self) -> None:
-        with pytest.MonkeyPatch.context() as environment:
-            for name, value in own_device(self.state_dir).items():
-                environment.setenv(name, value)
-            config = load_as_said(self.file, WALLS.allow_missing, state_dir=self.state_dir, device="soft")
-            start_in_background(config)
-
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return host_command(self.state_dir, *arguments)
-
-    def vgpus(self) -> dict[str, Any]:
-        return {vgpu["name"]: vgpu for vgpu in self.host.status()["vgpus"]}
-
-    def connect(self) -> Connection:
-        return Connection(self.state_dir / "control.sock")
-
-
-@pytest.fixture
-def service() -> Iterator[Service]:
-    """Not started. Its folder is not below pytest's, which is closed to others."""
-    with tempfile.TemporaryDirectory(prefix="fairgv-service-", ignore_cleanup_errors=True) as directory:
-        folder = Path(directory)
-        folder.chmod(0o755)
-        service = Service(folder)
-        service.write()
-        yield service
-        with contextlib.suppress(FairGVError):
-            stop_host(service.host)
-
-
-def as_user(code: str, uid: int, groups: Sequence[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs code as that user in these groups. It imports first: this machine's Python may lie where no user looks."""
-    gids = [grp.getgrnam(name).gr_gid for name in groups]
-    return subprocess.run(
-        [sys.executable, "-c", code.replace("BECOME()", BECOME.format(uid=uid, gids=gids)), *arguments],
-        env={**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-BECOME = (
-    "os.setgroups({gids}); os.setgid({uid}); os.setuid({uid}); ctypes.CDLL(None).prctl(4, 1)  # of a dumpable process"
-)
-ASK = """
-import ctypes, json, os, sys
-from pathlib import Path
-from backend_host.errors import FairGVError
-from backend_host.ipc import Connection
-BECOME()
-answers = []
-connection = Connection(Path(sys.argv[1]))
-for request in json.loads(sys.argv[2]):
-    try:
-        answers.append(connection.ask(request.pop("op"), **request))
-    except FairGVError as error:
-        answers.append({"error": str(error)})
-print(json.dumps(answers))
-"""
-HOLD = """
-import ctypes, os, sys
-from pathlib import Path
-from backend_host.errors import FairGVError
-from backend_host.ipc import Connection
-BECOME()
-held = [Connection(Path(sys.argv[1])) for _ in range(int(sys.argv[2]))]
-held[-2].ask("status")
-try:
-    held[-1].ask("status")
-except FairGVError as error:
-    print(error)
-"""
-RUN = """
-import ctypes, os, shutil, sys
-from backend_host import run
-BECOME()
-sys.exit(run.main(sys.argv[1:]))
-"""
-COMMAND = """
-import ctypes, os, shutil, sys
-from backend_host import cli
-BECOME()
-sys.exit(cli.main(sys.argv[1:]))
-"""
-
-
-def ask_as(service: Service, uid: int, groups: Sequence[str], *requests: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the daemon answers a user on one connection: an answer, or an error, for each request."""
-    result = as_user(ASK, uid, groups, str(service.state_dir / "control.sock"), json.dumps(requests))
-    assert result.returncode == 0, result.stderr
-    answers: list[dict[str, Any]] = json.loads(result.stdout)
-    return answers
-
-
-CHANGES: list[dict[str, Any]] = [
-    {"op": "attach", "domain": "vm"},
-    {"op": "detach", "domain": "vm"},
-    {"op": "set", "name": "mine", "weight": 3},
-    {"op": "unban", "name": "mine"},
-    {"op": "reload"},
-    {"op": "stop"},
-]
-
-
-def test_a_stranger_gets_one_sentence(service: Service) -> None:
-    service.start()
-    for _ in range(3):
-        for request in ({"op": "status"}, {"op": "open"}, {"op": "stop"}):
-            [answer] = ask_as(service, STRANGER, [], request)
-            assert f"members of the group {GROUP} may look" in answer["error"]
-            assert f"usermod -aG {GROUP} {STRANGER}" in answer["error"]
-    assert service.vgpus() == {}
-
-
-def test_a_member_may_look_and_no_more(service: Service) -> None:
-    service.start()
-    looks: list[dict[str, Any]] = [{"op": "status"}, {"op": "list"}, {"op": "grants"}]
-    answers = ask_as(service, USER, [GROUP], *looks, {"op": "open", "name": f"{USER}-mine"}, *CHANGES)
-    assert all("error" not in answer for answer in answers[:4])
-    assert all(f"only members of the group {ADMIN_GROUP} may do this" in answer["error"] for answer in answers[4:])
-
-
-def test_an_administrator_may_change_and_knows_no_limits(service: Service) -> None:
-    service.start()
-    opens: list[dict[str, Any]] = [
-        {"op": "open", "name": f"v{number}", "weight": 50, "region_bytes": REGION_BYTES} for number in range(6)
-    ]
-    answers = ask_as(service, USER, [ADMIN_GROUP], *opens, {"op": "set", "name": "v0", "weight": 3}, {"op": "reload"})
-    assert [answer.get("error") for answer in answers] == [None] * 8
-    ask_as(service, USER, [ADMIN_GROUP], {"op": "stop"})
-    wait_until(lambda: not (service.state_dir / "control.sock").exists(), "it stops")
-
-
-def test_limits_of_a_user_hold_for_all_vgpus_together(service: Service) -> None:
-    service.write(users_text='vgpus = 3\nweight = 5\nmemory_bytes = "4G"\nrequest = 20\n')
-    service.start()
-
-    def opened(**arguments: object) -> dict[str, object]:
-        return {"op": "open", "region_bytes": REGION_BYTES, **arguments}
-
-    refused = f"ask a member of {ADMIN_GROUP} to raise"
-    answers = ask_as(
-        service,
-        USER,
-        [GROUP],
-        opened(weight=6),
-        opened(request=30),
-        opened(memory_bytes="5G"),
-        opened(name=f"{USER}-a", weight=4, request=20, memory_bytes="3G"),
-        opened(weight=2, memory_bytes="1G"),
-        opened(request=1, memory_bytes="1G"),
-        opened(memory_bytes="2G"),
-        opened(name=f"{USER}-b"),
-        opened(name=f"{USER}-c"),
-        opened(name=f"{USER}-a", weight=4),
-        {"op": "status"},
-    )
-    for number, sentence in {
-        0: "would weigh 6 together, and a user's may weigh 5",
-        1: "would request 30 % together, and a user's may request 20 %",
-        2: "a user may have 4 GiB of device memory",
-        4: "would weigh 6 together",
-        5: "would request 21 % together",
-        6: "has 1 GiB left",
-        8: "would weigh 6 together",
-    }.items():
-        assert sentence in answers[number]["error"]
-        assert refused in answers[number]["error"]
-    assert all("error" not in answers[number] for number in (3, 7, 9)), "to join one that is there takes nothing more"
-    [_, second] = answers[10]["vgpus"]
-    assert second["quota_bytes"] == 1 << 30, "what is left of the user's"
-
-
-def test_a_hundred_vgpus(service: Service) -> None:
-    service.start()
-    answers = ask_as(
-        service,
-        USER,
-        [GROUP],
-        *({"op": "open", "name": f"{USER}-{number}", "region_bytes": REGION_BYTES} for number in range(100)),
-        {"op": "status"},
-    )
-    *opened, status = answers
-    assert [("error" in answer) for answer in opened] == [False] * 4 + [True] * 96
-    assert "a user may have 4: join one of them with --vgpu" in opened[50]["error"]
-    assert len(status["vgpus"]) == 4
-    assert "error" not in ask_as(service, OTHER, [GROUP], {"op": "open", "region_bytes": REGION_BYTES})[0]
-    wait_until(lambda: not service.vgpus(), "they go with the connection")
-
-
-def test_a_vgpu_of_another_user(service: Service) -> None:
-    service.start()
-    (service.kept / "theirs.toml").write_text(f"user = {OTHER}\nregion_bytes = {REGION_BYTES}\n")
-    assert service.command("reload").returncode == 0
-    with service.connect() as connection:
-        os.close(connection.ask("open", name="roots", region_bytes=REGION_BYTES)["fd"])
-        answers = ask_as(service, USER, [GROUP], {"op": "open", "name": "roots"}, {"op": "open", "name": "theirs"})
-    assert [answer["error"] for answer in answers] == [
-        "the vGPU roots belongs to somebody else (user 0): name another one by --vgpu",
-        f"the vGPU theirs belongs to somebody else (user {OTHER}): name another one by --vgpu",
-    ]
-
-
-def test_nobody_takes_the_name_of_a_domain_to_come(service: Service) -> None:
-    service.start()
-    names = ["web", f"{OTHER}-x", f"{USER}", f"{USER}-x"]
-    answers = ask_as(service, USER, [GROUP], *({"op": "open", "name": name} for name in names))
-    assert all(f"begins with {USER}-: say --vgpu {USER}-" in answer["error"] for answer in answers[:3])
-    assert answers[3]["name"] == f"{USER}-x"
-
-
-def test_one_user_takes_no_more_connections_than_are_allowed(service: Service) -> None:
-    service.start()
-    result = as_user(HOLD, USER, [GROUP], str(service.state_dir / "control.sock"), str(MAX_CONNECTIONS + 1))
-    assert result.returncode == 0, result.stderr
-    assert f"has {MAX_CONNECTIONS} connections to the daemon" in result.stdout
-    assert service.host.status()["vgpus"] == []
-
-
-def test_a_member_runs_a_program_by_weight(service: Service) -> None:
-    service.start()
-    place, program = ("--state-dir", str(service.state_dir)), ("--", str(PROGRAMS / "vector_add"))
-    result = as_user(RUN, USER, [GROUP], *place, "--weight", "2", *program)
-    assert result.returncode == 0, result.stderr
-    refused = as_user(RUN, USER, [GROUP], *place, "--weight", "9", *program)
-    assert refused.returncode == 1
-    assert "--weight 9: the vGPUs of 70001 would weigh 9 together" in refused.stderr
-
-
-def test_without_the_groups_nothing_is_different(service: Service) -> None:
-    service.write()
-    service.file.write_text(
-        service.file.read_text().replace(f'"{GROUP}"', '"nobody-has-it"').replace(f'"{ADMIN_GROUP}"', '"nor-this"')
-    )
-    service.start()
-    assert (service.state_dir / "control.sock").stat().st_mode & 0o777 == 0o600
-    result = as_user(COMMAND, USER, [], "--state-dir", str(service.state_dir), "status")
-    assert result.returncode == 1
-    assert "no permission for" in result.stderr
+pytestmark = IS_ROOT_NEEDED
 
 
 def test_kept_vgpus_are_there_without_programs(service: Service) -> None:
