@@ -133,5 +133,10 @@ def _has_print(content: bytes) -> bool:
 
 
 def _may_run(entry: FatbinEntry, capability: int) -> bool:
-    """Libraries bring machine code for five GPUs and more; what is for others is not unpacked."""
-    return entry.runs_on(capability) and (entry.kind != EntryKind.ELF or entry.sm // 10 == capability // 10)
+    """
+    Libraries bring machine code for five GPUs and more; what is for others is not unpacked. PTX counts for whatever device it is: softgpu takes
+    it for newer ones, too.
+    """
+    if entry.kind == EntryKind.ELF:
+        return entry.runs_on(capability) and entry.sm // 10 == capability // 10
+    return entry.kind == EntryKind.PTX or entry.runs_on(capability)

@@ -117,8 +117,9 @@ MORE_FORMS = {
     "older machine code": ("-cubin", "-arch=sm_80"),
     "newer machine code": ("-cubin", "-arch=sm_120"),
     "both, compressed": ("-fatbin", "-arch=sm_90", "--compress-mode=size"),
+    "PTX of a newer device": ("-fatbin", "-gencode=arch=compute_100,code=compute_100"),
 }
-CAPABILITIES = {"older machine code": 80, "newer machine code": 120}
+CAPABILITIES = {"older machine code": 80, "newer machine code": 120, "PTX of a newer device": 80}
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,13 @@ LARGE = LEAST_BYTES_FOR_THREAD + 1
 LARGE_SILENT, LARGE_PRINTS = packed(bytes(LARGE)), packed(bytes(LARGE) + b"vprintf")
 
 
+def test_ptx_counts_for_whatever_device_it_is(tmp_path: Path) -> None:
+    """softgpu takes PTX for newer devices, which NVIDIA's driver refuses."""
+    newer = ("-gencode=arch=compute_100,code=compute_100",)
+    assert may_print(image(tmp_path, PRINTS, *newer), 80)
+    assert not may_print(image(tmp_path, SILENT, *newer), 80)
+
+
 def test_small_images_are_looked_into_at_once() -> None:
     looking = Looking()
     assert looking.inspect(packed(bytes(LARGE - 1))) == Printing.NOT
