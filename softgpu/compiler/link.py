@@ -4,6 +4,9 @@ Several PTX modules as one, as a device linker makes of separately compiled file
 What a module keeps to itself, neither .visible nor .extern, .weak or .common, gets another name where other modules have the same one. Of a
 name that all share there is one definition: a .weak one gives way to any other, the largest of .common variables stays, and two others are
 an error, as is a name that is used and defined nowhere. Kernels are always shared.
+
+nvcc links every program of separately compiled files with NVIDIA's library for kernels that launch kernels. It is left out: it stands on
+functions that only NVIDIA's driver has, and a program that does not use it runs without it.
 """
 
 from __future__ import annotations
@@ -36,27 +39,35 @@ from cuda_api.ptx.syntax import (
     Vector,
 )
 from cuda_api.record import replace
-from softgpu.compiler.base.errors import DuplicateSymbolError, UndefinedSymbolError
+from softgpu.compiler.base.errors import DuplicateSymbolError, UndefinedSymbolError, UnsupportedCallError
 from softgpu.compiler.base.layout import size_bytes
 from softgpu.compiler.lower.calls import BUILTINS
 from softgpu.compiler.module.tables import target_of
 
 Symbol = Function | Variable
 ModuleItem = Function | Variable | Alias | Pragma
+_DRIVER_FUNCTIONS = ("cnp", "__cuda_syscall_cnp")
+"""What the names begin with of the functions that the library for launches from kernels expects of a driver."""
 _SHARED_LINKAGES = ("visible", "extern", "weak", "common")
 
 
 def link(modules: Sequence[Module], *, is_complete: bool = True) -> Module:
-    """Raises DuplicateSymbolError, and unless more modules are to come, UndefinedSymbolError."""
-    apart = list(_with_own_names(modules))
+    """Raises DuplicateSymbolError, and unless more modules are to come, UndefinedSymbolError and UnsupportedCallError."""
+    library = [module for module in modules if _is_device_runtime(module)]
+    apart = list(_with_own_names([module for module in modules if module not in library]))
     symbols = _chosen(item for module in apart for item in module.items if isinstance(item, Symbol))
     others = [item for module in apart for item in module.items if not isinstance(item, Symbol)]
     aliases = {item.name for item in others if isinstance(item, Alias)}
     if is_complete:
-        _check_defined(symbols, aliases)
+        left_out = {function.name for module in library for function in module.functions}
+        _check_defined(symbols, aliases, left_out)
     newest = max(apart, key=lambda module: target_of(module.targets))
     version = max(module.version for module in apart)
     return Module(version, newest.targets, newest.address_size, (*symbols.values(), *others))
+
+
+def _is_device_runtime(module: Module) -> bool:
+    return any(_rank(function) == 0 and function.name.startswith(_DRIVER_FUNCTIONS) for function in module.functions)
 
 
 def _is_own(item: object) -> bool:
@@ -111,7 +122,7 @@ def _is_larger_common(item: Symbol, known: Symbol) -> bool:
     return item.linkage == known.linkage == "common" and size_bytes(item) > size_bytes(known)
 
 
-def _check_defined(symbols: dict[str, Symbol], aliases: set[str]) -> None:
+def _check_defined(symbols: dict[str, Symbol], aliases: set[str], left_out: set[str]) -> None:
     declared = {
         name
         for name, symbol in symbols.items()
@@ -122,6 +133,8 @@ def _check_defined(symbols: dict[str, Symbol], aliases: set[str]) -> None:
         return
     for symbol in symbols.values():
         for used in _used_names(symbol):
+            if used in missing & left_out:
+                raise UnsupportedCallError(f"'{symbol.name}' calls '{used}' (kernels cannot launch kernels)")
             if used in missing:
                 raise UndefinedSymbolError(f"'{symbol.name}' refers to '{used}', which is defined nowhere")
 

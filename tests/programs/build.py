@@ -49,7 +49,7 @@ EXTRA_FLAGS = {
     "per_thread_stream": ("--default-stream", "per-thread"),
     "machine_code": ("-gencode=arch=compute_90,code=sm_90",),
     "tensor_cores": ("-gencode=arch=compute_80,code=compute_80",),
-    "linked": ("-rdc=true", "-cudadevrt", "none"),
+    "linked": ("-rdc=true",),
 }
 
 

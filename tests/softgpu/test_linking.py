@@ -11,7 +11,7 @@ import pytest
 from cuda_api.image_set import ALIGNMENT_BYTES, split
 from cuda_api.ptx import format_module, parse
 from cuda_api.ptx.syntax import Module
-from softgpu.compiler.base.errors import DuplicateSymbolError, UndefinedSymbolError
+from softgpu.compiler.base.errors import DuplicateSymbolError, UndefinedSymbolError, UnsupportedCallError
 from softgpu.compiler.command import linked_module, modules_of
 from softgpu.compiler.link import link
 from tests.softgpu.compiler_harness import CAPABILITY, HEADER, LoadedModule, compiled
@@ -107,6 +107,26 @@ def test_what_is_defined_nowhere() -> None:
         _link(user, ".visible .global .u32 g;")
     _link(user, ".visible .global .u32 g;", is_complete=False)
     _link(DECLARATION.format(name="unused"), ".visible .global .u32 g;")
+
+
+DEVICE_RUNTIME = (
+    DECLARATION.format(name="cnpLaunch")
+    + FUNCTION.format(linkage=".visible", name="cudaLaunch", body=CALL.format(name="cnpLaunch"))
+    + ".entry copier() { ret; } .global .u64 kernels = copier;"
+)
+"""As libcudadevrt.a, which nvcc links to all programs of several files."""
+
+
+def test_the_library_for_launches_from_kernels_is_left_out() -> None:
+    module = _link(DEVICE_RUNTIME, KERNEL.format(body=""), ".visible .global .u32 g;")
+    assert [function.name for function in module.functions] == ["k"]
+    assert [variable.name for variable in module.variables] == ["g"]
+
+
+def test_a_kernel_that_launches_kernels_is_named() -> None:
+    user = DECLARATION.format(name="cudaLaunch") + KERNEL.format(body=CALL.format(name="cudaLaunch"))
+    with pytest.raises(UnsupportedCallError, match="'k' calls 'cudaLaunch'"):
+        _link(user, DEVICE_RUNTIME)
 
 
 def test_what_the_device_offers_needs_no_definition() -> None:

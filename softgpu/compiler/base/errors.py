@@ -37,6 +37,12 @@ class DuplicateSymbolError(CompileError):
     code = "CUDA_ERROR_INVALID_SOURCE"
 
 
+class UnsupportedCallError(CompileError):
+    """A kernel calls what softgpu has not."""
+
+    code = "CUDA_ERROR_NOT_SUPPORTED"
+
+
 class TooLargeError(CompileError):
     """No device has so much memory."""
 
