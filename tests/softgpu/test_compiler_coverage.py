@@ -245,6 +245,8 @@ stmatrix.sync.aligned.m8n8.x1.shared.b16 [cell], {%r1}
 movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2
 vabsdiff4.u32.u32.u32.add %r1, %r2, %r3, %r4
 vabsdiff2.s32.s32.s32 %r1, %r2, %r3, %r4
+cvt.pack.sat.u8.s32.b32 %r1, %r2, %r3, %r4
+cvt.pack.sat.s16.s32 %r1, %r2, %r3
 mbarrier.init.shared.b64 [cell], 32
 mbarrier.inval.shared.b64 [cell]
 mbarrier.arrive.shared.b64 %x5, [cell]
@@ -311,7 +313,8 @@ vmad.s32.u32.s32 %r1, %r2, %r3, %r4
 vadd.s32.u32.s32 %r1, %r2, %r3
 vadd2.u32.u32.u32 %r1, %r2, %r3, %r4
 vset4.u32.u32.lt %r1, %r2, %r3, %r4
-cvt.pack.sat.u8.s32.b32 %r1, %r2, %r3, %r4
+cvt.pack.u8.s32.b32 %r1, %r2, %r3, %r4
+cvt.pack.sat.u8.s32 %r1, %r2, %r3
 ld.global.sideways.u32 %r1, [%x0]
 nosuchinstruction.u32 %r1
 """.strip().splitlines()

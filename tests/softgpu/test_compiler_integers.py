@@ -232,6 +232,35 @@ def _misc() -> list[Case]:
     return cases
 
 
+def _packings() -> list[Case]:
+    """cvt.pack: two numbers saturated, and what there is room for of a third one above them."""
+    cases = [
+        case(f"cvt.pack.sat.{sign}16.s32", "u32", "s32 s32", lambda a, b, k=f"{sign}16": _packed(16, k, a, b, 0))
+        for sign in "us"
+    ]
+    for kind in ("u8", "s8", "u4", "s4", "u2", "s2"):
+        bits = int(kind[1:])
+        cases.append(
+            case(
+                f"cvt.pack.sat.{kind}.s32.b32",
+                "u32",
+                "s32 s32 u32",
+                lambda a, b, c, n=bits, k=kind: _packed(n, k, a, b, c),
+            )
+        )
+    return cases
+
+
+def _packed(bits: int, kind: str, upper: int, lower: int, rest: int) -> int:
+    most = 1 << bits
+    return rest << 2 * bits | _clamp_to(kind, upper) % most << bits | _clamp_to(kind, lower) % most
+
+
+def _clamp_to(kind: str, value: int) -> int:
+    half = 1 << int(kind[1:]) - 1
+    return max(-half, min(value, half - 1)) if kind[0] == "s" else max(0, min(value, 2 * half - 1))
+
+
 def _conversions() -> list[Case]:
     kinds = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
     cases = []
@@ -247,6 +276,7 @@ CASES = [
     *(item for bits in (16, 32, 64) for item in _cases_of_bits(bits)),
     *_misc(),
     *_conversions(),
+    *_packings(),
 ]
 
 

@@ -17,10 +17,14 @@ _ALLOWED = frozenset(("rn", "rna", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi",
 _INTEGER_ROUNDING = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 _DIRECTED = ("rz", "rm", "rp")
 _TF32_NAN = 0x7FFFE000
+_PACKED_BITS = {f"{sign}{bits}": bits for sign in "us" for bits in (2, 4, 8, 16)}
 
 
 @lowers("cvt")
 def lower_cvt(builder: Builder, instruction: Instruction) -> None:
+    if builder.has("pack"):
+        _pack(builder, instruction.modifiers)
+        return
     builder.check_modifiers(_ALLOWED)
     types = builder.types()
     if len(types) != 2:
@@ -187,6 +191,24 @@ def _pair(builder: Builder, target: Type, source: Type) -> None:
     vector = builder.let(f"insertelement {target.llvm} poison, {element.llvm} {halves[1]}, i32 0")
     vector = builder.let(f"insertelement {target.llvm} {vector}, {element.llvm} {halves[0]}, i32 1")
     builder.write(destination, vector, target.llvm)
+
+
+def _pack(builder: Builder, modifiers: tuple[str, ...]) -> None:
+    """Two saturated integers, the first above the second; of narrow ones the third operand's lower bits above both."""
+    kind = modifiers[2] if len(modifiers) > 2 else ""
+    bits = _PACKED_BITS.get(kind, 0)
+    is_narrow = bits < 16
+    if modifiers != ("pack", "sat", kind, "s32", *(("b32",) if is_narrow else ())) or not bits:
+        raise builder.unsupported()
+    destination, upper, lower, *rest = builder.operands(3 + is_narrow)
+    least = -(1 << (bits - 1)) if kind[0] == "s" else 0
+    result = builder.let(f"shl i32 {builder.read(rest[0], 'i32')}, {2 * bits}") if rest else "0"
+    for operand, place in ((lower, 0), (upper, bits)):
+        value = builder.call("llvm.smax.i32", "i32", builder.read(operand, "i32"), str(least))
+        value = builder.call("llvm.smin.i32", "i32", value, str(least + (1 << bits) - 1))
+        value = builder.let(f"and i32 {value}, {(1 << bits) - 1}")
+        result = builder.let(f"or i32 {result}, {builder.let(f'shl i32 {value}, {place}')}")
+    builder.write(destination, result, "i32")
 
 
 def _to_tf32(builder: Builder, value: str) -> str:
