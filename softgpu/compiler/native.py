@@ -94,9 +94,8 @@ def objects(modules: Sequence[Callable[[], str]], folder: Path, *, speed_level: 
             workers.append(_start_worker(module, file, speed_level))
         files[0].write_bytes(object_code(modules[0](), speed_level=speed_level))
         for module, file in zip(modules[1:], files[1:], strict=True):
-            if os.waitpid(workers[0], 0)[1]:
+            if os.waitpid(workers.pop(0), 0)[1]:
                 file.write_bytes(object_code(module(), speed_level=speed_level))
-            workers.pop(0)
     finally:
         for worker in workers:
             os.kill(worker, signal.SIGKILL)

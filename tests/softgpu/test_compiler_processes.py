@@ -112,6 +112,19 @@ def test_an_error_is_told_whichever_process_meets_it(tmp_path: Path, workers: li
             os.waitpid(worker, 0)
 
 
+def test_an_error_of_another_part_than_the_first_is_told(tmp_path: Path) -> None:
+    def failing() -> str:
+        raise UnsupportedInstruction("frob", "k", 1)
+
+    first = Translation(parse(HEADER + ".visible .entry k() { ret; }")).text
+    with pytest.raises(UnsupportedInstruction, match="frob"):
+        native.objects([first, failing], tmp_path)
+    with pytest.raises(UnsupportedInstruction, match="frob"):
+        native.objects([first, failing, first], tmp_path)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
 def test_small_modules_are_not_worth_a_process(tmp_path: Path, workers: list[int]) -> None:
     compile_image((HEADER + ".visible .entry k() { ret; }").encode(), CAPABILITY, tmp_path / "module.so")
     assert workers == []
