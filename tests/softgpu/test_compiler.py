@@ -255,6 +255,23 @@ def test_names_of_nested_blocks_are_their_own(tmp_path: Path) -> None:
     assert run_body(tmp_path, body, [0]) == [6]
 
 
+def test_each_kernel_has_only_the_shared_variables_that_it_names(tmp_path: Path) -> None:
+    """nvcc -rdc=true makes all of them variables of the module, where two kernels alone may have more than a block can."""
+    text = """.weak .shared .align 16 .b8 first[40000]; .weak .shared .align 16 .b8 second[30000]; .shared .b32 both;
+    .func f() { st.shared.u32 [both], 7; ret; }
+    .visible .entry one(.param .u64 out) { .reg .b32 %r; .reg .b64 %x; ld.param.u64 %x, [out];
+      st.shared.u32 [first+39996], 5; call f; ld.shared.u32 %r, [both]; st.global.u32 [%x], %r;
+      ld.shared.u32 %r, [first+39996]; st.global.u32 [%x+4], %r; mov.u32 %r, first; st.global.u32 [%x+8], %r; ret; }
+    .visible .entry two() { st.shared.u32 [second], 5; ret; }
+    .visible .entry none() { ret; }"""
+    module = compiled(HEADER + text, tmp_path)
+    out = (ctypes.c_uint32 * 3)()
+    module.run("one", struct.pack("<Q", ctypes.addressof(out)))
+    assert list(out) == [7, 5, 16]
+    sizes = {name: kernel.static_shared_bytes for name, kernel in module.kernels.items()}
+    assert sizes == {"one": 40016, "two": 30000, "none": 0}
+
+
 @pytest.mark.parametrize("space", ["global", "shared", "generic"])
 @pytest.mark.parametrize(
     ("operation", "start", "values", "expected"),

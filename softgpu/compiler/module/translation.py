@@ -67,6 +67,7 @@ class Translation:
         device = {name: flat for name, flat in self.flats.items() if not flat.function.is_entry}
         by_address = functions_by_address(self.flats, initialised) & device.keys() if device else set()
         self.traits = traits(self.flats, by_address)
+        self._names = {name: frozenset(_names_of(flat)) for name, flat in self.flats.items()}
         self._dynamic_shared: set[str] = set()
         self._dynamic_alignment = DYNAMIC_SHARED_ALIGNMENT_BYTES
         self._common_shared = Stack()
@@ -98,8 +99,15 @@ class Translation:
         for flat in self.flats.values():
             yield from (item for item in flat.variables.values() if item.space in ("global", "const"))
 
+    def _is_of_kernels(self, variable: Variable) -> bool:
+        """A shared variable of the module that no device function names: each kernel that does has a place of its own for it."""
+        functions = (name for name, flat in self.flats.items() if not flat.function.is_entry)
+        return variable.linkage != "extern" and not any(variable.name in self._names[name] for name in functions)
+
     def _place_common_shared(self) -> None:
-        variables = [item for item in self._module.variables if item.space == "shared"]
+        of_module = [item for item in self._module.variables if item.space == "shared"]
+        self._kernels_shared = [item for item in of_module if self._is_of_kernels(item)]
+        variables = [item for item in of_module if item not in self._kernels_shared]
         for flat in self.flats.values():
             own = [item for item in flat.variables.values() if item.space == "shared"]
             variables += own if not flat.function.is_entry else [item for item in own if item.linkage == "extern"]
@@ -187,7 +195,9 @@ class Translation:
         shared = Stack()
         if self._uses_common_shared(found):
             shared.end_bytes = self._common_shared.end_bytes
-        for variable in flat.variables.values():
+        named = (item for item in self._kernels_shared if item.name in self._names[flat.function.name])
+        own = {item.name: item for item in (*named, *flat.variables.values())}
+        for variable in own.values():
             if variable.space == "shared" and variable.linkage != "extern":
                 shared.place(variable)
         static_bytes = shared.end_bytes
@@ -223,15 +233,18 @@ class Translation:
         )
 
     def _uses(self, found: Traits, names: set[str]) -> bool:
-        if not names:
-            return False
-        for name in found.reachable:
-            for instruction in self.flats[name].instructions:
-                for operand in instruction.operands:
-                    base = getattr(operand, "base", getattr(operand, "symbol", operand))
-                    if isinstance(base, Name) and base.text in names:
-                        return True
-        return False
+        return any(not self._names[name].isdisjoint(names) for name in found.reachable)
+
+
+def _names_of(flat: FlatFunction) -> Iterator[str]:
+    """All that its instructions name."""
+    waiting = [operand for instruction in flat.instructions for operand in instruction.operands]
+    while waiting:
+        operand = waiting.pop()
+        waiting += getattr(operand, "elements", ())
+        base = getattr(operand, "base", getattr(operand, "symbol", operand))
+        if isinstance(base, Name):
+            yield base.text
 
 
 def _initialiser_names(values: Iterable[Initialiser | None]) -> Iterator[str]:
