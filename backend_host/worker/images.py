@@ -116,10 +116,14 @@ def may_print(image: Buffer, capability: int) -> bool:
 
 
 def entries_for(image: Buffer, capability: int) -> list[FatbinEntry]:
-    """Those that a device of this capability may run. An image that is no container is one. Raises FatbinError."""
+    """Those that a device of this capability may run: where none is for it, PTX for newer ones, which softgpu takes. An image that is no
+    container is one. Raises FatbinError."""
     if image[:4] != _CONTAINER:
         return [FatbinEntry(EntryKind.PTX, 0, EntryFlags(0), image, 0)]
-    return [entry for entry in parse(image).entries if _may_run(entry, capability)]
+    entries = parse(image).entries
+    return [entry for entry in entries if _may_run(entry, capability)] or [
+        entry for entry in entries if entry.kind == EntryKind.PTX
+    ]
 
 
 def unpacked_bytes(entries: Iterable[FatbinEntry]) -> int:
@@ -133,10 +137,5 @@ def _has_print(content: bytes) -> bool:
 
 
 def _may_run(entry: FatbinEntry, capability: int) -> bool:
-    """
-    Libraries bring machine code for five GPUs and more; what is for others is not unpacked. PTX counts for whatever device it is: softgpu takes
-    it for newer ones, too.
-    """
-    if entry.kind == EntryKind.ELF:
-        return entry.runs_on(capability) and entry.sm // 10 == capability // 10
-    return entry.kind == EntryKind.PTX or entry.runs_on(capability)
+    """Libraries bring machine code for five GPUs and more; what is for others is not unpacked."""
+    return entry.runs_on(capability) and (entry.kind != EntryKind.ELF or entry.sm // 10 == capability // 10)

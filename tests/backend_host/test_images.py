@@ -85,7 +85,7 @@ LARGE = LEAST_BYTES_FOR_THREAD + 1
 LARGE_SILENT, LARGE_PRINTS = packed(bytes(LARGE)), packed(bytes(LARGE) + b"vprintf")
 
 
-def test_ptx_counts_for_whatever_device_it_is(tmp_path: Path) -> None:
+def test_ptx_for_newer_devices_counts_where_there_is_no_other(tmp_path: Path) -> None:
     """softgpu takes PTX for newer devices, which NVIDIA's driver refuses."""
     newer = ("-gencode=arch=compute_100,code=compute_100",)
     assert may_print(image(tmp_path, PRINTS, *newer), 80)
