@@ -87,7 +87,7 @@ def test_only_the_owner_may_open_the_socket(path: Path) -> None:
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
-    with pytest.raises(DaemonNotRunningError, match="fairgv-host start"):
+    with pytest.raises(DaemonNotRunningError, match=f"start one with: fairgv-host --state-dir {tmp_path} start$"):
         Connection(tmp_path / "control.sock")
 
 

@@ -179,7 +179,7 @@ def test_commands_without_a_daemon_say_what_to_do(tmp_path: Path) -> None:
     for command in ("status", "stop", "list"):
         answer = host_command(tmp_path, command)
         assert answer.returncode == 1
-        assert "fairgv-host start" in answer.stderr
+        assert f"start one with: fairgv-host --state-dir {tmp_path} start\n" in answer.stderr
         assert len(answer.stderr.splitlines()) == 1
 
 

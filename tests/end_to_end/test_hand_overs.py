@@ -142,4 +142,4 @@ def test_a_gpu_that_is_not_there(host: Host) -> None:
 def test_without_a_daemon(tmp_path: Path) -> None:
     answer = host_command(tmp_path, "grants")
     assert answer.returncode == 1
-    assert "fairgv-host start" in answer.stderr
+    assert answer.stderr.endswith(f"start one with: fairgv-host --state-dir {tmp_path} start\n")
