@@ -35,12 +35,12 @@ def run_within(
     return subprocess.CompletedProcess(command, child.returncode, output, errors)
 
 
-def end(child: subprocess.Popen[Any]) -> None:
-    """Kills it, closes its pipes, and waits for it, END_S at most."""
+def end(child: subprocess.Popen[Any], within_s: float = END_S) -> None:
+    """Kills it, closes its pipes, and waits for it, `within_s` at most."""
     child.kill()
     for pipe in (child.stdin, child.stdout, child.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError):  # what it did not read
                 pipe.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(END_S)
+        child.wait(within_s)

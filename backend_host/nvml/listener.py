@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from backend_host.children import end
 from backend_host.config import PACKAGE_ROOT
 
 CHILD = ("-m", "backend_host.nvml.child")
@@ -124,13 +125,10 @@ class Listener:
             return f"no process to ask NVML: {error.strerror}"
         assert child.stdout is not None
         try:
-            with child.stdout:
-                why = self._read(child.stdout.fileno())
+            why = self._read(child.stdout.fileno())
         finally:
-            child.kill()
-        try:
-            child.wait(END_S)
-        except subprocess.TimeoutExpired:
+            end(child, END_S)
+        if child.poll() is None:
             self._left = child
             return "the process that asks NVML hangs in the driver, and cannot be ended"
         return why

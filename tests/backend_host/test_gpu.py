@@ -69,6 +69,24 @@ def registry(gpus: list[Gpu]) -> Iterator[VGpuRegistry]:
     registry.remove_all()
 
 
+@pytest.fixture
+def with_spaces(
+    devices: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[list[Gpu], VGpuRegistry]]:
+    """Gpus that may have spaces, and vGPUs there; of no library, so that MPS serves none of them."""
+    monkeypatch.setattr(space_module, "_ATTEMPTS", 1)
+    monkeypatch.setattr(space_module, "_BETWEEN_S", 0.0)
+    config = Config(state_dir=tmp_path, nr_warm_workers=0, space="mps")
+    with contextlib.ExitStack() as stack:
+        gpus = [
+            stack.enter_context(serving(number, dataclasses.replace(device, path="none"), config, frozenset(), None))
+            for number, device in enumerate(devices)
+        ]
+        registry = VGpuRegistry(gpus, TABLE_HASH)
+        stack.callback(registry.remove_all)
+        yield gpus, registry
+
+
 def opened(registry: VGpuRegistry, entitlement: Entitlement = PLAIN) -> VGpu:
     return registry.open_session(None, entitlement, REGION_BYTES, ME)
 
@@ -143,50 +161,28 @@ def test_a_vgpu_goes_where_the_least_weight_is(registry: VGpuRegistry) -> None:
     assert opened(registry).gpu.number == 2, "a weight that was changed counts"
 
 
-def test_nobody_joins_a_space_on_a_gpu_that_takes_no_vgpu(
-    devices: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_joins_a_space_on_a_gpu_that_takes_no_vgpu(with_spaces: tuple[list[Gpu], VGpuRegistry]) -> None:
     """Elsewhere there would be two of its name. Those of a Gpu that has failed go where the first of them goes."""
-    monkeypatch.setattr(space_module, "_ATTEMPTS", 1)
-    monkeypatch.setattr(space_module, "_BETWEEN_S", 0.0)
-    config = Config(state_dir=tmp_path, nr_warm_workers=0, space="mps")
-    with contextlib.ExitStack() as stack:
-        gpus = [
-            stack.enter_context(serving(number, dataclasses.replace(device, path="none"), config, frozenset(), None))
-            for number, device in enumerate(devices)
-        ]
-        registry = VGpuRegistry(gpus, TABLE_HASH)
-        stack.callback(registry.remove_all)
-        first = opened(registry, Entitlement(space="web"))
-        assert first.gpu is gpus[0]
-        gpus[0].is_drained = True
-        with pytest.raises(RefusedError, match=r"^GPU 0 is drained \(until fairgv-host undrain 0\)$"):
-            opened(registry, Entitlement(space="web"))
-        assert [gpu.spaces.holds("web") for gpu in gpus] == [True, False, False]
-        gpus[0].ward.failure = Failure("Xid 79")
-        assert [opened(registry, Entitlement(space="web")).gpu for _ in range(2)] == [gpus[1]] * 2
+    gpus, registry = with_spaces
+    first = opened(registry, Entitlement(space="web"))
+    assert first.gpu is gpus[0]
+    gpus[0].is_drained = True
+    with pytest.raises(RefusedError, match=r"^GPU 0 is drained \(until fairgv-host undrain 0\)$"):
+        opened(registry, Entitlement(space="web"))
+    assert [gpu.spaces.holds("web") for gpu in gpus] == [True, False, False]
+    gpus[0].ward.failure = Failure("Xid 79")
+    assert [opened(registry, Entitlement(space="web")).gpu for _ in range(2)] == [gpus[1]] * 2
 
 
-def test_the_critical_vgpu_of_a_gpu_that_has_failed_goes_elsewhere(
-    devices: list[Device], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_critical_vgpu_of_a_gpu_that_has_failed_goes_elsewhere(with_spaces: tuple[list[Gpu], VGpuRegistry]) -> None:
     """It is there still when its next place is looked for, and is in nobody's way."""
-    monkeypatch.setattr(space_module, "_ATTEMPTS", 1)
-    monkeypatch.setattr(space_module, "_BETWEEN_S", 0.0)
-    config = Config(state_dir=tmp_path, nr_warm_workers=0, space="mps")
-    with contextlib.ExitStack() as stack:
-        gpus = [
-            stack.enter_context(serving(number, dataclasses.replace(device, path="none"), config, frozenset(), None))
-            for number, device in enumerate(devices)
-        ]
-        registry = VGpuRegistry(gpus, TABLE_HASH)
-        stack.callback(registry.remove_all)
-        critical = opened(registry, Entitlement(space="web", vgpu_class="critical", qos="1.5"))
-        other = opened(registry, Entitlement(space="web", vgpu_class="best-effort"))
-        failure = gpus[0].ward.failure = Failure("Xid 79")
-        registry.gpu_failed(gpus[0], failure)
-        assert registry.stranded() == {}
-        assert critical.gpu is other.gpu is not gpus[0]
+    gpus, registry = with_spaces
+    critical = opened(registry, Entitlement(space="web", vgpu_class="critical", qos="1.5"))
+    other = opened(registry, Entitlement(space="web", vgpu_class="best-effort"))
+    failure = gpus[0].ward.failure = Failure("Xid 79")
+    registry.gpu_failed(gpus[0], failure)
+    assert registry.stranded() == {}
+    assert critical.gpu is other.gpu is not gpus[0]
 
 
 def test_a_vgpu_goes_where_it_is_asked_for(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
