@@ -24,7 +24,8 @@ from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairG
 from backend_host.state_dir import SYSTEM_DIR, default_state_dir
 from ivshmem.passing import receive_with, send_with
 
-MAX_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 16
+"""Of a request: names, sizes and a path. Whoever may only look may send one, and all threads of the daemon wait while it is read."""
 MAX_CONNECTIONS = 64
 """Of one user who is not root, nor the daemon's own: a program under `fairgv-run` has one."""
 _END_S = 10.0

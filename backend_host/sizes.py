@@ -6,11 +6,13 @@ import re
 from backend_host.errors import ConfigError
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+"""Without blanks at its ends: where two places may take the same ones, a long text is tried in all ways, and the whole process waits."""
 
 
 def parse_size(text: str) -> int:
     """Bytes from `4096`, `64M`, `1.5GiB`; units are powers of 1024, upper or lower case. Raises ConfigError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ConfigError(f"{text!r} is not a size; write for example 512M or 2G")
     try:

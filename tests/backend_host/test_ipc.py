@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, RefusedError
-from backend_host.ipc import Connection, Message, Server, Session
+from backend_host.ipc import MAX_LINE_BYTES, Connection, Message, Server, Session
 
 
 class Peer:
@@ -80,6 +80,15 @@ def test_lines_that_are_no_request(path: Path, line: bytes) -> None:
         assert b'"error"' in raw.recv(4096)
     with Connection(path) as connection:
         assert "echo" in connection.ask("still there")
+
+
+def test_a_request_without_an_end_is_not_read(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(str(path))
+        with contextlib.suppress(OSError):  # it is cut off in the middle
+            raw.sendall(b'{"op": "first", "name": "' + b"x" * MAX_LINE_BYTES + b'"}\n')
+        with contextlib.suppress(ConnectionResetError):
+            assert raw.recv(4096) == b""
 
 
 def test_only_the_owner_may_open_the_socket(path: Path) -> None:

@@ -1,9 +1,14 @@
 """Sizes, times and numbers of programs as people write and read them."""
 
+import shlex
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend_host.config import PACKAGE_ROOT
 from backend_host.errors import ConfigError
 from backend_host.sizes import format_programs, format_size, format_time, format_uptime, parse_size
 
@@ -54,3 +59,24 @@ def test_format_uptime(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("nr", "text"), [(0, "0 programs"), (1, "one program"), (2, "2 programs")])
 def test_programs(nr: int, text: str) -> None:
     assert format_programs(nr) == text
+
+
+HOSTILE = """
+from backend_host.errors import ConfigError
+from backend_host.sizes import parse_size
+for begin, middle in (("1", " "), ("", " "), ("1", "1"), ("1.", "1")):
+    try:
+        parse_size(begin + middle * (1 << 20) + "x")
+    except ConfigError:
+        print("no size")
+"""
+MOST_CPU_S = 20
+"""One whose time grew with the square of its length took hours."""
+
+
+def test_a_long_text_is_no_work() -> None:
+    """Anybody's: a member of the daemon's group says sizes, and while one is looked at no thread of the daemon runs."""
+    most = [shlex.quote(each) for each in (sys.executable, "-c", HOSTILE)]
+    command = f"ulimit -t {MOST_CPU_S}; exec {' '.join(most)}"
+    done = subprocess.run(["sh", "-c", command], cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["no size"] * 4
