@@ -1,7 +1,7 @@
 """What was done to the daemon, and what it refused: a record each, in its log and in a file that outlives it.
 
 The file is of JSON lines, and bounded: when it is full it becomes the one before, in place of what that had. Of one user so many refusals a
-minute are told and no more: nobody is to drive out of the file what others did.
+minute are told and no more, and of each its beginning: nobody is to drive out of the file what others did.
 
 Wrong when: the file system is full. What then happens is in the log only.
 """
@@ -25,6 +25,8 @@ MAX_ANSWERED = 1000
 """At once; who asks for more goes on behind the last."""
 MAX_REFUSALS = 20
 """Of one user within a minute."""
+MAX_LETTERS = 1000
+"""Of a refusal that are told: it may have all that was asked for in it."""
 _MINUTE_S = 60.0
 
 log = logging.getLogger("fairgv.events")
@@ -71,7 +73,8 @@ class Events:
             since_s, nr = self._refusals.get(uid, (now_s, 0))
             self._refusals[uid] = (since_s, nr + 1)
         if nr < MAX_REFUSALS:
-            self.tell("refusal", uid, text, **more)
+            is_cut = len(text) > MAX_LETTERS
+            self.tell("refusal", uid, f"{text[:MAX_LETTERS]}..." if is_cut else text, **more)
         elif nr == MAX_REFUSALS:
             self.tell("refusal", uid, "too many refusals to tell; no more of this user within this minute")
 

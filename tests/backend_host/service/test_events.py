@@ -70,6 +70,18 @@ def test_who_is_refused_again_and_again(path: Path) -> None:
     assert records[-1]["uid"] == 1001
 
 
+def test_long_refusals_drive_nothing_out(path: Path) -> None:
+    events = Events(path)
+    events.tell("detach", 0, "web has no vGPU any more", vgpu="web")
+    for number in range(MAX_REFUSALS):
+        events.refused(1000, f"open: {number} " + "\U0010ffff" * (1 << 20))
+    first, *refusals = events.after(0)
+    assert first["text"] == "web has no vGPU any more"
+    assert len(refusals) == MAX_REFUSALS
+    assert refusals[7]["text"].startswith("open: 7 \\U0010ffff")
+    assert refusals[7]["text"].endswith("...")
+
+
 def test_others_words_stay_text(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         Events(path).tell("refusal", 5, "no vGPU called a\n2026 ERROR \x1b[2J", vgpu="a")
