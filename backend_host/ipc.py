@@ -16,7 +16,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, Self
 
@@ -123,6 +123,8 @@ class Session:
         self.groups = groups
         self.connection: socket.socket | None = None
         """To who asks, for what is kept beyond this process."""
+        self.opened: set[Hashable] = set()
+        """vGPUs that are there for as long as it is."""
         self.send_fd: int | None = None
         """A descriptor to send with the next answer; it stays the daemon's."""
         self.after_answer: Callable[[], None] | None = None

@@ -146,8 +146,12 @@ class Requests:
             lambda vgpu: check_join(vgpu, said, said_bytes, self._parts.gpus),
             self._limited(session.uid, name, said) if self._roles.is_limited(session) else None,
         )
-        session.at_end(lambda: self._parts.vgpus.close_session(vgpu))
-        self._succession.keep_session(session, vgpu.name)
+        if vgpu in session.opened:
+            self._parts.vgpus.close_session(vgpu)  # it is there for as long as the connection, which counts once
+        else:
+            session.opened.add(vgpu)
+            session.at_end(lambda: self._parts.vgpus.close_session(vgpu))
+            self._succession.keep_session(session, vgpu.name)
         session.send_fd = vgpu.region.fileno()
         return {"name": vgpu.name, "guest_library": self._parts.config.guest_library}
 

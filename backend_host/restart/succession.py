@@ -88,6 +88,7 @@ class Succession:
                 vgpu = vgpus.join_session(record.vgpu, session.uid)
                 if vgpu is None:
                     raise ConnectionError("what it opened is gone")
+                session.opened.add(vgpu)
                 session.at_end(functools.partial(vgpus.close_session, vgpu))
                 session.at_end(functools.partial(self.store.drop, name))
                 session.send_fd = vgpu.region.fileno()

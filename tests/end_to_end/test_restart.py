@@ -397,6 +397,22 @@ def test_a_process_that_is_no_worker_is_left_alone(host: Host) -> None:
     assert other.passes()
 
 
+def test_who_opens_a_vgpu_again_and_again_is_kept_once(host: Host) -> None:
+    """Each time would cost the store a descriptor, of which it has those of all others, too."""
+    with Connection(host.state_dir / "control.sock") as connection:
+        for _ in range(100):
+            os.close(connection.ask("open", name="one", region_bytes=1 << 24)["fd"])
+        os.close(connection.ask("open", name="two", region_bytes=1 << 24)["fd"])
+        kill(host)
+        forger = Forger(host)
+        kept = [item.record["vgpu"] for name, item in forger.items.items() if name.startswith("session/")]
+        forger.close()
+        assert sorted(kept) == ["one", "two"]
+        start_next(host)
+        assert vgpus(host).keys() == {"one", "two"}
+    wait_until(lambda: not vgpus(host), "they go with the connection")
+
+
 def test_a_store_that_was_killed_costs_what_a_dead_daemon_did(host: Host) -> None:
     """Programs go on, and no daemon knows of them."""
     program = Program(host, "one")
