@@ -198,10 +198,7 @@ class Elastic(FairQueuing):
         """It overran, or is owed, the same GPU time as before: what its tag is away from virtual time is put in the new weight."""
         account = self._accounts[vgpu]
         tag = self._virtual_time + (account.tag - self._virtual_time) * account.parts // parts
-        if account.is_backlogged:
-            self._queue.remove((account.tag, vgpu))
-            self._queue.add((tag, vgpu))
-        account.tag = tag
+        self._move(vgpu, account, tag)
         account.debt = account.debt * account.parts // parts
         self._set_parts(vgpu, parts)
 

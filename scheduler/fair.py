@@ -2,8 +2,8 @@
 
 A vGPU's tag grows by what it used over its weight; the least tag goes first (FairGV, section 3.2.1). Nothing has to be known beforehand: an
 overrun, a kernel longer than the slice, a charge that comes late are all paid by the tag. Virtual time is the least tag of the active ones,
-those that wait or hold the GPU, and never goes back; whoever wakes starts there, or at its own tag when that is higher, so that sleeping
-earns nothing. docs/fairness.md states the bound on unfairness, with its proof.
+those that wait or hold the GPU, and never goes back; whoever wakes starts there, beside one that stands behind it, or at its own tag when that
+is higher, so that sleeping earns nothing. docs/fairness.md states the bound on unfairness, with its proof.
 
 Good when: shares matter. Bad when: latency of one vGPU matters more than the shares of the others; there is no priority here.
 Wrong when: a vGPU leaves and joins again to be rid of what it overran. Who may do that is the caller's business.
@@ -21,7 +21,11 @@ from scheduler.policy import Standing
 
 PAUSE_NS = 10_000_000
 """Whoever has nothing to submit for less than this has not slept. Programs that wait for each kernel pause after each kernel; they would lose
-what they are still owed at every pause. It may be longer where turns are, in proportion to what is kept."""
+what they are still owed at every pause. It may be longer where turns are, see `PAUSE_DIVISOR`."""
+
+PAUSE_DIVISOR = 4
+"""A pause may also last for a quarter of the longest turn lately: 20 ms are nothing beside a kernel of 6 s. By GPU time, whatever the weights
+are: a turn of 30 ms counts for minutes at a weight of next to nothing, and a sleep of seconds is no pause for that."""
 
 OWED_NS = 100_000_000
 """Whoever wakes from a pause keeps what it is owed, up to this much GPU time: one that is to run several slices for one of another's may pause
@@ -44,7 +48,8 @@ class _Account:
     rest: int = 0
     debt: int = 0
     is_backlogged: bool = False
-    rests_since_ns: int | None = None
+    pause_ends_ns: int | None = None
+    """Of one that rests, in a pause until then; None: it is active, or sleeps."""
 
 
 class _Leads:
@@ -57,16 +62,51 @@ class _Leads:
 
     def __init__(self) -> None:
         self._lead = self._lead_before = self._since = 0
+        self._turn_ns = self._turn_before_ns = 0
 
-    def note(self, lead: int, virtual_time: int) -> None:
-        """A tag is so far beyond virtual time."""
+    def note(self, lead: int, parts: int, virtual_time: int) -> None:
+        """A tag is so far beyond virtual time, at a weight of so many parts."""
         if virtual_time - self._since >= self.largest():
             self._lead_before, self._lead, self._since = self._lead, 0, virtual_time
+            self._turn_before_ns, self._turn_ns = self._turn_ns, 0
         self._lead = max(self._lead, lead)
+        self._turn_ns = max(self._turn_ns, lead * parts // (_UNITS_PER_NS * PARTS_OF_WEIGHT))
 
     def largest(self) -> int:
         """Of the last two stretches."""
         return max(self._lead, self._lead_before)
+
+    def longest_ns(self) -> int:
+        """The longest of these turns, in GPU time."""
+        return max(self._turn_ns, self._turn_before_ns)
+
+
+class _Pausing:
+    """Who is in a pause: has nothing to submit, and has not slept."""
+
+    def __init__(self) -> None:
+        self._by_tag: SortedList[tuple[int, int, int]] = SortedList()  # with the end of the pause, and the vGPU
+        self._by_end: SortedList[tuple[int, int, int]] = SortedList()  # the other way round
+
+    def add(self, tag: int, ends_ns: int, vgpu: int) -> None:
+        """One that is not among them."""
+        self._by_tag.add((tag, ends_ns, vgpu))
+        self._by_end.add((ends_ns, tag, vgpu))
+
+    def remove(self, tag: int, ends_ns: int, vgpu: int) -> None:
+        """One that may have slept by now."""
+        self._by_tag.discard((tag, ends_ns, vgpu))
+        self._by_end.discard((ends_ns, tag, vgpu))
+
+    def forget(self, now_ns: int) -> None:
+        """Those that sleep by now."""
+        while self._by_end and self._by_end[0][0] <= now_ns:
+            ends_ns, tag, vgpu = self._by_end.pop(0)
+            self._by_tag.remove((tag, ends_ns, vgpu))
+
+    def least_tag(self, now_ns: int) -> int | None:
+        """Of those that do not sleep by now."""
+        return next((tag for tag, ends_ns, _ in self._by_tag if now_ns < ends_ns), None)
 
 
 class FairQueuing:
@@ -82,17 +122,19 @@ class FairQueuing:
         self._holder: int | None = None
         self._virtual_time = 0
         self._leads = _Leads()
+        self._pausing = _Pausing()
 
     def joined(self, vgpu: int, weight: int, now_ns: int) -> None:
         if vgpu in self._accounts:
             self.weight_changed(vgpu, weight, now_ns)
         else:
-            self._accounts[vgpu] = _Account(weight * PARTS_OF_WEIGHT, self._virtual_time)
+            self._accounts[vgpu] = _Account(weight * PARTS_OF_WEIGHT, tag=0)  # it starts where it wakes
 
     def left(self, vgpu: int, now_ns: int) -> None:
         account = self._accounts.get(vgpu)
         if account is not None:
             self._rest(vgpu, account, now_ns)
+            self._end_pause(vgpu, account)
             del self._accounts[vgpu]
             self._advance()
 
@@ -103,7 +145,7 @@ class FairQueuing:
         account = self._accounts.get(vgpu)
         if account is None or account.is_backlogged:
             return
-        account.tag = self._start_tag(vgpu, account, now_ns)
+        self._wake(vgpu, account, now_ns)
         if vgpu == self._holder:
             self._holder = None
         account.is_backlogged = True
@@ -121,7 +163,7 @@ class FairQueuing:
             return
         account = self._accounts.get(vgpu)
         if account is not None:
-            account.tag = self._start_tag(vgpu, account, now_ns)
+            self._wake(vgpu, account, now_ns)
             self._dequeue(vgpu, account)
         if self._holder is not None:
             self._rest(self._holder, self._accounts[self._holder], now_ns)
@@ -132,7 +174,7 @@ class FairQueuing:
         account = self._accounts.get(vgpu)
         if account is not None and used_ns > 0:
             self._grow(vgpu, account, used_ns, now_ns)
-            self._leads.note(account.tag - account.debt - self._virtual_time, self._virtual_time)
+            self._leads.note(account.tag - account.debt - self._virtual_time, account.parts, self._virtual_time)
 
     def indebted(self, vgpu: int, debt_ns: int, now_ns: int) -> None:
         account = self._accounts.get(vgpu)
@@ -150,12 +192,19 @@ class FairQueuing:
         start_tag = self._start_tag(vgpu, account, now_ns)
         account.debt = min(account.debt, max(0, start_tag - self._virtual_time))
         growth, account.rest = divmod(used_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) + account.rest, account.parts)
-        if account.is_backlogged:
-            self._queue.remove((account.tag, vgpu))
-            self._queue.add((start_tag + growth, vgpu))
-        account.tag = start_tag + growth
+        self._move(vgpu, account, start_tag + growth)
         self._advance()
         return growth
+
+    def _move(self, vgpu: int, account: _Account, tag: int) -> None:
+        """To another tag, active or not."""
+        if account.is_backlogged:
+            self._queue.remove((account.tag, vgpu))
+            self._queue.add((tag, vgpu))
+        elif account.pause_ends_ns is not None:
+            self._pausing.remove(account.tag, account.pause_ends_ns, vgpu)
+            self._pausing.add(tag, account.pause_ends_ns, vgpu)
+        account.tag = tag
 
     def _set_parts(self, vgpu: int, parts: int) -> None:
         """Charges from now on count over a weight of so many parts. The tag stays."""
@@ -172,17 +221,39 @@ class FairQueuing:
         if self._is_active(vgpu, account):
             return account.tag
         usual = self._owed_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) // account.parts
-        owed = max(usual, self._leads.largest())
-        if account.rests_since_ns is None or (now_ns - account.rests_since_ns) * usual >= self._pause_ns * owed:
-            owed = 0
-        return max(account.tag, self._virtual_time - owed)
+        kept = self._virtual_time - max(usual, self._leads.largest())
+        if account.pause_ends_ns is None or now_ns >= account.pause_ends_ns:
+            kept = max(kept, self._least_awake(now_ns))
+        return max(account.tag, kept)
+
+    def _least_awake(self, now_ns: int) -> int:
+        """Virtual time, or the tag of one that is behind it: of those that are active, or in a pause. Whoever slept begins beside that one,
+        which else had the GPU alone until it has caught up."""
+        tags = [self._virtual_time, *self._least_active()]
+        pausing = self._pausing.least_tag(now_ns)
+        return min(tags if pausing is None else [*tags, pausing])
+
+    def _wake(self, vgpu: int, account: _Account, now_ns: int) -> None:
+        """It is active from now on."""
+        self._pausing.forget(now_ns)
+        tag = self._start_tag(vgpu, account, now_ns)
+        self._end_pause(vgpu, account)
+        account.tag = tag
 
     def _rest(self, vgpu: int, account: _Account, now_ns: int) -> None:
         """It neither waits nor holds the GPU; what begins is a pause, until it lasts too long."""
         self._dequeue(vgpu, account)
         if vgpu == self._holder:
             self._holder = None
-        account.rests_since_ns = now_ns
+        self._end_pause(vgpu, account)
+        if self._pause_ns:
+            account.pause_ends_ns = now_ns + max(self._pause_ns, self._leads.longest_ns() // PAUSE_DIVISOR)
+            self._pausing.add(account.tag, account.pause_ends_ns, vgpu)
+
+    def _end_pause(self, vgpu: int, account: _Account) -> None:
+        if account.pause_ends_ns is not None:
+            self._pausing.remove(account.tag, account.pause_ends_ns, vgpu)
+            account.pause_ends_ns = None
 
     def _dequeue(self, vgpu: int, account: _Account) -> None:
         if account.is_backlogged:
@@ -191,8 +262,9 @@ class FairQueuing:
 
     def _advance(self) -> None:
         """Virtual time follows the least tag of the active ones."""
+        self._virtual_time = max(self._virtual_time, min(self._least_active(), default=0))
+
+    def _least_active(self) -> list[int]:
+        """The least tag of those that wait, and the holder's."""
         tags = [self._queue[0][0]] if self._queue else []
-        if self._holder is not None:
-            tags.append(self._accounts[self._holder].tag)
-        if tags:
-            self._virtual_time = max(self._virtual_time, min(tags))
+        return tags if self._holder is None else [*tags, self._accounts[self._holder].tag]

@@ -272,9 +272,9 @@ def test_a_pause_forgives_no_one_a_kernel_longer_than_what_is_owed(kernel_ns: in
 
 
 @pytest.mark.parametrize("kernel_ns", [MS, 150 * MS, 6_000 * MS])
-def test_a_pause_may_last_a_tenth_of_what_may_be_owed(kernel_ns: int) -> None:
-    """GPU time of the one that pauses: 100 ms, or three of the other's kernels if they are more."""
-    most_ns = max(OWED_NS, 3 * kernel_ns) * PAUSE_NS // OWED_NS
+def test_a_pause_may_last_a_quarter_of_the_longest_turn(kernel_ns: int) -> None:
+    """Or 10 ms, if that is more."""
+    most_ns = max(PAUSE_NS, kernel_ns // 4)
     for pause_ns, kept in ((most_ns - 1, True), (most_ns + 1, False)):
         policy = backlogged_policy({1: 1, 2: 3})
         assert turn(policy, kernel_ns, 0) == 1
@@ -284,6 +284,36 @@ def test_a_pause_may_last_a_tenth_of_what_may_be_owed(kernel_ns: int) -> None:
         policy.dispatched(1, 2 * kernel_ns)
         policy.backlogged(2, 2 * kernel_ns + pause_ns)
         assert value(policy, 2) == pytest.approx(kernel_ns / 3 if kept else kernel_ns, abs=1)
+
+
+@pytest.mark.parametrize("sleep_ms", [20, 1_000, 20_000])
+def test_a_sleep_is_no_pause_because_somebody_weighs_next_to_nothing(sleep_ms: int) -> None:
+    """A slice puts that one so far ahead that the others are owed minutes. Who sleeps meanwhile keeps nothing of one that works on."""
+    policy = backlogged_policy({1: 10_000, 2: 10_000, 3: 1})
+    policy.dispatched(3, 0)
+    policy.charged(3, 30 * MS, 30 * MS)
+    policy.backlogged(3, 30 * MS)
+    policy.blocked(1, 30 * MS)
+    for now_ms in range(30, 30 + sleep_ms, 10):
+        assert turn(policy, 10 * MS, now_ms * MS) == 2
+    policy.backlogged(1, (30 + sleep_ms) * MS)
+    assert value(policy, 1) == value(policy, 2)
+
+
+def test_who_wakes_while_others_pause_is_not_behind_them() -> None:
+    """In such a moment virtual time is where the one is that leads: by 30 ms, which the others are owed ten thousand times."""
+    policy = backlogged_policy({1: 10_000, 2: 10_000, 3: 1})
+    policy.blocked(2, 0)
+    policy.dispatched(3, 0)
+    policy.charged(3, 30 * MS, 30 * MS)
+    policy.blocked(1, 30 * MS)
+    policy.backlogged(3, 30 * MS)
+    policy.joined(4, 10_000, 31 * MS)
+    policy.backlogged(2, 31 * MS)
+    policy.backlogged(4, 31 * MS)
+    policy.backlogged(1, 32 * MS)
+    assert value(policy, 1) == value(policy, 2) == value(policy, 4) == 0
+    assert value(policy, 3) == 30 * MS
 
 
 def test_a_long_turn_of_long_ago_is_no_reason_to_keep_more() -> None:
