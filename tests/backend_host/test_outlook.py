@@ -151,3 +151,17 @@ def test_who_is_next_is_looked_up_once(control: ControlPage) -> None:
     again = ffi.new("struct fgw_outlook *", lib.fgw_outlook_take(holder, now_ns))
     assert lib.fgw_outlook_is_first(again)
     assert not again.others_wait
+
+
+@pytest.mark.parametrize("passed_ns", [0, SLICE_NS // 4])
+def test_what_a_limit_leaves_tells_nothing_of_what_a_turn_has_had(control: ControlPage, passed_ns: int) -> None:
+    """One that may have little more is no older for that: newcomers come before it, and its pauses are waited out, by its slice."""
+    holder, other = attached(control), attached(control)
+    start_ns, room_ns = time.monotonic_ns() + 10 * SLICE_NS, SLICE_NS // 3
+    control.set_limit(0, 500)
+    control.set_limited_until(0, start_ns + passed_ns - room_ns & ~1)
+    assert lib.fgw_grant_enter(holder, start_ns)
+    assert not lib.fgw_grant_enter(other, start_ns)
+    outlook = lib.fgw_outlook_take(holder, start_ns + passed_ns)
+    assert outlook.left_ns == pytest.approx(room_ns, abs=1)
+    assert outlook.had_ns == passed_ns

@@ -192,11 +192,19 @@ struct fgw_outlook fgw_outlook_take(const struct fgw_grantee *grantee, uint64_t 
         .allowed_ns = fgw_allowance_left_ns(grantee, now_ns),
     };
     outlook.is_timed = outlook.others_wait || outlook.allowed_ns != UINT64_MAX;
-    if (outlook.has && outlook.is_timed) {
-        const uint64_t left_ns = outlook.others_wait ? fgw_grant_left_ns(grantee, now_ns) : UINT64_MAX;
-        outlook.left_ns = left_ns < outlook.allowed_ns ? left_ns : outlook.allowed_ns;
+    if (outlook.has && outlook.others_wait) {
+        fgw_outlook_look_at_slice(&outlook);
+    } else if (outlook.has && outlook.is_timed) {
+        outlook.left_ns = outlook.allowed_ns;
     }
     return outlook;
+}
+
+void fgw_outlook_look_at_slice(struct fgw_outlook *outlook)
+{
+    const uint64_t left_ns = fgw_grant_left_ns(outlook->grantee, outlook->now_ns);
+    outlook->had_ns = outlook->slice_ns > left_ns ? outlook->slice_ns - left_ns : 0;
+    outlook->left_ns = left_ns < outlook->allowed_ns ? left_ns : outlook->allowed_ns;
 }
 
 static const struct fgw_next *next_in(struct fgw_outlook *outlook)

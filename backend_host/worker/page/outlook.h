@@ -102,7 +102,8 @@ struct fgw_outlook {
     const struct fgw_grantee *grantee;
     uint64_t now_ns;
     uint64_t slice_ns;
-    uint64_t left_ns;    /* of its turn; 0: it is over, or nothing ends it */
+    uint64_t left_ns;    /* of its turn, by its slice and its limit; 0: it is over, or nothing ends it */
+    uint64_t had_ns;     /* of its slice, while others wait */
     uint64_t allowed_ns; /* by its limit; UINT64_MAX: it has none */
     uint32_t sequence;
     bool is_preemptive;
@@ -113,6 +114,8 @@ struct fgw_outlook {
 };
 
 struct fgw_outlook fgw_outlook_take(const struct fgw_grantee *grantee, uint64_t now_ns);
+/* Looks at the slice once more: it may have been renewed. Others wait. */
+void fgw_outlook_look_at_slice(struct fgw_outlook *outlook);
 /* It is true when no other vGPU that waits stands before its own. */
 bool fgw_outlook_is_first(struct fgw_outlook *outlook);
 /* It is true when the next one, by its last turn, will use most of its slice. */

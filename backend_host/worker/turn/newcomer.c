@@ -18,8 +18,7 @@
  * does not wait. */
 static bool is_there(struct fgw_outlook *outlook)
 {
-    const uint64_t slice_ns = outlook->slice_ns;
-    const uint64_t had_ns = slice_ns > outlook->left_ns ? slice_ns - outlook->left_ns : 0;
+    const uint64_t slice_ns = outlook->slice_ns, had_ns = outlook->had_ns;
     return fgw_outlook_next_is_urgent(outlook) ||
            (had_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, FGW_SWITCH_NS, 0) &&
             !fgw_outlook_next_stays(outlook)) ||

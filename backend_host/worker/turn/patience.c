@@ -112,15 +112,15 @@ uint64_t fgw_patience_ns(const struct fgw_patience_view *view)
 bool fgw_patience_is_over(const struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     const struct fgw_patience *patience = &worker->turn->patience;
-    const uint64_t had_ns = outlook->slice_ns > outlook->left_ns ? outlook->slice_ns - outlook->left_ns : 0;
-    const bool is_young = had_ns < outlook->slice_ns / FGW_MIN_SLICE_DIVISOR; /* where it stands does not matter */
+    const bool is_young =
+        outlook->had_ns < outlook->slice_ns / FGW_MIN_SLICE_DIVISOR; /* where it stands does not matter */
     const struct fgw_patience_view view = {
         .pause_ns = fgv_habit_mean_ns(&patience->pause),
         .spread_ns = fgv_habit_spread_ns(&patience->pause),
         .burst_ns = patience->burst_ns,
         .slice_ns = outlook->slice_ns,
         .turn_ns = turn_ns(worker),
-        .had_ns = had_ns,
+        .had_ns = outlook->had_ns,
         .others_wait = outlook->others_wait,
         .is_first = outlook->others_wait && !is_young && fgw_outlook_is_first(outlook),
     };

@@ -62,8 +62,7 @@ static bool is_over(struct fgw_worker *worker, struct fgw_outlook *outlook)
         outlook->left_ns = 0;
     } else if (outlook->left_ns == 0 && outlook->allowed_ns != 0 &&
                fgw_grant_renew(&worker->grantee, outlook->now_ns)) {
-        const uint64_t left_ns = fgw_grant_left_ns(&worker->grantee, outlook->now_ns);
-        outlook->left_ns = left_ns < outlook->allowed_ns ? left_ns : outlook->allowed_ns;
+        fgw_outlook_look_at_slice(outlook);
     }
     return outlook->left_ns == 0;
 }
