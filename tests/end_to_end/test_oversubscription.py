@@ -34,6 +34,7 @@ BESIDE = (
     "managed_memory",
     "per_thread_stream",
     "pool_memory",
+    "random_work",
     "share_descriptor",
     "share_pool",
     "stream_values",
