@@ -23,6 +23,7 @@ from backend_host.ipc import Message
 from backend_host.kept_list import KeptList
 from backend_host.service.journal import about
 from backend_host.vgpu import VGpu
+from backend_host.vgpu_claims import claim_domain, has_unclaimed, release_unclaimed
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.access import label_region
 from backend_host.vm.asking import Asking
@@ -123,7 +124,7 @@ class Domains:
         """Takes up the domains that are there. A libvirt that does not answer is waited for, after a while in the background."""
         self._remembered = set(self._written.read())
         if not self._remembered and not self._adopts_all:
-            self._vgpus.release_unclaimed("domain")
+            release_unclaimed(self._vgpus, "domain")
             return
         beginning = threading.Thread(target=self._begin, name="domains begin", daemon=True)
         beginning.start()
@@ -331,11 +332,11 @@ class Domains:
                 self._tell(uuid, name, f"domain {name} is not served: {type(error).__name__}: {error}", error)
         is_sure = not any(self._troubles.values())
         if is_all and is_sure:  # else a vGPU may be one's that has a trouble
-            self._vgpus.release_unclaimed("domain")
+            release_unclaimed(self._vgpus, "domain")
         for served in self._served.values():
             self._vgpus.note_run(served.name, served.run_id)
         self._write()
-        return self._is_written and (is_sure or not self._vgpus.has_unclaimed("domain"))
+        return self._is_written and (is_sure or not has_unclaimed(self._vgpus, "domain"))
 
     def _reconcile(self, uuid: str, sight: Sight | None) -> None:
         """Makes the vGPU what the definition says, with the lock held."""
@@ -459,13 +460,10 @@ class Domains:
         return attachment.server or region_path(attachment.shm_name)
 
     def _add(self, served: _Served) -> VGpu:
-        return self._vgpus.add_domain(
-            served.name,
-            served.entitlement,
-            served.shm_name,
-            served.region_bytes,
-            lambda: served.is_paused,
-            self._doorbells.find(served.shm_name),
+        name, entitlement, shm_name = served.name, served.entitlement, served.shm_name
+        is_paused, bells = lambda: served.is_paused, self._doorbells.find(shm_name)
+        return claim_domain(self._vgpus, name, entitlement, shm_name, is_paused, bells) or self._vgpus.add_domain(
+            name, entitlement, shm_name, served.region_bytes, is_paused, bells
         )
 
     def _release(self, served: _Served, is_running: bool) -> None:

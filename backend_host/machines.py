@@ -28,12 +28,13 @@ from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message
 from backend_host.kept_list import KeptList
-from backend_host.region_memory import TAKE_OVER_S, await_sole_use
+from backend_host.region_memory import TAKE_OVER_S, Identity, await_sole_use, identity
 from backend_host.service.events import Events
 from backend_host.service.journal import about
+from backend_host.vgpu_claims import claim_machine, release_unclaimed
 from backend_host.vgpus import NAME, VGpuRegistry
 from backend_host.vm.errors import VmError
-from backend_host.vm.memory_file import Identity, identity_of, open_memory_file
+from backend_host.vm.memory_file import identity_of, open_memory_file
 from backend_host.vm.process import MachineProcess, find_machines
 
 LOOK_S = 2.0
@@ -224,7 +225,7 @@ class Machines:
             try:
                 self.look()
                 if is_first and not any(self._troubles.values()):  # else a vGPU may be one's that has a trouble
-                    self._vgpus.release_unclaimed("machine")
+                    release_unclaimed(self._vgpus, "machine")
                     is_first = False
             except Exception:
                 log.exception("looking at memory files failed; trying again")
@@ -339,9 +340,8 @@ class Machines:
         """With the lock held. Waits so long for workers of an earlier daemon. Leaves nothing behind when it fails."""
         memory = open_memory_file(wanted.path)
         try:
-            status = os.fstat(memory)
-            served = _Served(wanted, (status.st_dev, status.st_ino))
-            was_there = self._vgpus.claim_machine(wanted.name, wanted.entitlement, served.identity, served.is_paused)
+            served = _Served(wanted, identity(memory))
+            was_there = claim_machine(self._vgpus, wanted.name, wanted.entitlement, served.identity, served.is_paused)
             if not was_there:
                 await_sole_use(str(wanted.path), memory, self._table_hash, limit_s)
         except BaseException:

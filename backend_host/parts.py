@@ -33,6 +33,7 @@ from backend_host.service.reload import Reloading
 from backend_host.sleep.sleepers import Sleepers
 from backend_host.space.telling import space_statistics
 from backend_host.statistics import CodeStatistics, DaemonStatistics
+from backend_host.vgpu_claims import release_unclaimed
 from backend_host.vgpu_tenants import pids_by_tenant
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells, server_identity
@@ -123,7 +124,7 @@ class Parts:
             self.reloading.begin()
             self.vgpus.is_beginning = False
             self.machines.start()
-            self.vgpus.release_unclaimed("session")
+            release_unclaimed(self.vgpus, "session")
 
         self.old = OldPrograms(succession.foreign, begin)
         stack.callback(self.old.stop)

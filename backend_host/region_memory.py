@@ -14,6 +14,14 @@ from ivshmem.region import REGION_MIN_BYTES, HostState, Region, RegionStatus
 TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
 _BEAT_WAIT_S = 1.0
 """A daemon that lives beats four times in it."""
+Identity = tuple[int, int]
+"""Device and inode number of the file that is a region."""
+
+
+def identity(memory: int) -> Identity:
+    """Of the file with this descriptor. Raises OSError."""
+    status = os.fstat(memory)
+    return status.st_dev, status.st_ino
 
 
 def sealed_memory(name: str, region_bytes: int) -> int:

@@ -11,6 +11,7 @@ from backend_host.entitlement import Entitlement
 from backend_host.glance import VGpuGlance
 from backend_host.history import WINDOWS_S
 from backend_host.limits import Limits
+from backend_host.region_memory import Identity
 from backend_host.restart.records import VGpuRecord
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.window import Window, WindowPeer
@@ -52,6 +53,8 @@ class VGpu:
     kind: str
     entitlement: Entitlement
     region: Region
+    file: Identity
+    """Of its region."""
     uid: int
     caretaker: Caretaker
     window: Window

@@ -10,6 +10,7 @@ from backend_host.debts import Debts
 from backend_host.devices import Device, with_quota
 from backend_host.entitlement import Entitlement
 from backend_host.limits import Limits
+from backend_host.region_memory import identity
 from backend_host.restart.store import Store
 from backend_host.vgpu import Place, VGpu
 from backend_host.walls.tenants import name_of
@@ -48,6 +49,7 @@ class Making:
         """Takes over the descriptor `memory`. Raises OSError, ValueError or RuntimeError, and leaves nothing behind then."""
         gpu, index = place.gpu, place.index
         device = wanted.made_on or gpu.device
+        file = identity(memory)
         region = Region(wanted.name, memory, os.fstat(memory).st_size)
         with contextlib.ExitStack() as undo:
             undo.callback(region.close)
@@ -63,6 +65,7 @@ class Making:
                     wanted.kind,
                     wanted.entitlement,
                     region,
+                    file,
                     wanted.uid,
                     caretaker,
                     window,

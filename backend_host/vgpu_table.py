@@ -3,7 +3,6 @@
 Who comes and goes is the registry's affair (vgpus.py), which is a table.
 """
 
-import os
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.glance import Glance
 from backend_host.limits import Limits
+from backend_host.region_memory import Identity
 from backend_host.restart.store import Store
 from backend_host.statistics import GpuStatistics, VGpuStatistics
 from backend_host.vgpu import VGpu
@@ -55,14 +55,11 @@ class VGpuTable:
         with self._lock:
             return list(self._vgpus.values())
 
-    def region_identity(self, name: str) -> tuple[int, int] | None:
-        """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU, or the file was cut short."""
+    def region_identity(self, name: str) -> Identity | None:
+        """Of the file that is the vGPU's region; None when there is no such vGPU, or the file was cut short."""
         with self._lock:
             vgpu = self._vgpus.get(name)
-            if vgpu is None or vgpu.region.is_cut:
-                return None
-            status = os.fstat(vgpu.region.fileno())
-            return status.st_dev, status.st_ino
+            return None if vgpu is None or vgpu.region.is_cut else vgpu.file
 
     def machine_started(self, name: str, threads: QemuThreads | str) -> None:
         """Its virtual machine runs now; the threads behind its vCPUs, or why they are to be left alone."""

@@ -6,7 +6,6 @@ of its memory.
 """
 
 import contextlib
-import dataclasses
 import logging
 import os
 import re
@@ -20,7 +19,7 @@ from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.limits import ORDINARY, Limits
-from backend_host.region_memory import open_shared_memory, sealed_memory, tell_of_the_end
+from backend_host.region_memory import Identity, identity, open_shared_memory, sealed_memory, tell_of_the_end
 from backend_host.relocation import Relocating
 from backend_host.restart.records import VGpuRecord
 from backend_host.restart.store import Store
@@ -28,7 +27,6 @@ from backend_host.service.journal import about
 from backend_host.vgpu import Place, VGpu
 from backend_host.vgpu_making import Making, Wanted
 from backend_host.vgpu_tenants import pids_by_tenant
-from backend_host.vm.region_file import region_path
 from backend_host.worker_process import WorkerProcess
 from ivshmem.bells import Bells
 from ivshmem.region import Region, RegionStatus, Wake
@@ -117,11 +115,9 @@ class VGpuRegistry(Relocating):
         bells: Bells | None = None,
     ) -> VGpu:
         """The vGPU of a libvirt domain; its region file is `shm_name`, or the memory of `bells`. `is_paused` tells whether the domain stands
-        still. One that an earlier daemon had for it goes on."""
+        still."""
         wake = Wake.POLL if bells is None else Wake.BELL
         wanted = Wanted(name, "domain", entitlement, os.geteuid(), wake, is_paused, bells, shm_name)
-        if (claimed := self._claim(wanted)) is not None:
-            return claimed
         self._check_is_new(name)
         memory = open_shared_memory(shm_name, self._table_hash, bells)  # without the lock: it may wait
         with self._lock:
@@ -137,34 +133,16 @@ class VGpuRegistry(Relocating):
         with self._lock:
             try:
                 self._check_is_new(name)
-                self._check_is_alone(os.fstat(memory))
+                self._check_is_alone(identity(memory))
             except RefusedError:
                 os.close(memory)
                 raise
             return self._create(Wanted(name, "machine", entitlement, os.geteuid(), Wake.POLL, is_paused), memory)
 
-    def claim_machine(
-        self, name: str, entitlement: Entitlement, identity: tuple[int, int], is_paused: Callable[[], bool]
-    ) -> bool:
-        """Whether an earlier daemon had a vGPU for the machine with this file, which goes on then; else `add_machine` makes one. RefusedError:
-        as `_go_on` has it."""
-        with self._lock:
-            of_machines = (vgpu for vgpu in self._vgpus.values() if vgpu.is_unclaimed and vgpu.kind == "machine")
-            vgpu = next((vgpu for vgpu in of_machines if _identity(vgpu) == identity), None)
-            if vgpu is None:
-                return False
-            is_same = not vgpu.entitlement.fixed(entitlement) and not vgpu.region.is_cut
-            vgpu.is_unclaimed = not is_same
-        if not is_same:
-            self.remove_if_there(vgpu.name)
-            return False
-        self._go_on(vgpu, Wanted(name, "machine", entitlement, os.geteuid(), Wake.POLL, is_paused))
-        return True
-
-    def _check_is_alone(self, status: os.stat_result) -> None:
+    def _check_is_alone(self, file: Identity) -> None:
         """With the lock held: two vGPUs in one file would read each other's memory."""
         for vgpu in self._vgpus.values():
-            if os.path.samestat(os.fstat(vgpu.region.fileno()), status):
+            if vgpu.file == file:
                 raise RefusedError(f"that file is the region of the vGPU {vgpu.name} already")
 
     def _check_is_new(self, name: str) -> None:
@@ -360,7 +338,7 @@ class VGpuRegistry(Relocating):
         """The vGPU that an earlier daemon had at its place on this Gpu, not opened yet; takes over the descriptor `memory`. RefusedError says
         why it cannot be.
 
-        A virtual machine stands still for all that is known, until its vGPU was asked for (`add_domain`, `claim_machine`).
+        A virtual machine stands still for all that is known, until its vGPU was asked for (vgpu_claims.py).
         """
         is_machines = record.kind != "session"
         wake = Wake.FUTEX if not is_machines else Wake.POLL if bells is None else Wake.BELL
@@ -417,72 +395,11 @@ class VGpuRegistry(Relocating):
         for vgpu in unused:
             self.remove_if_there(vgpu.name)
 
-    def release_unclaimed(self, kind: str) -> None:
-        """Whoever has not asked for its vGPU of an earlier daemon by now, does not any more."""
-        with self._lock:
-            unclaimed = [vgpu for vgpu in self._vgpus.values() if vgpu.is_unclaimed and vgpu.kind == kind]
-        for vgpu in unclaimed:
-            vgpu.is_unclaimed = False
-            log.info("vGPU %s: nobody asks for it any more", vgpu.name, extra=about(vgpu.name))
-            if kind != "session":
-                self.remove_if_there(vgpu.name)
-            else:
-                self.set_kept(vgpu, is_kept=False)
-                self.close_session(vgpu)
-
-    def has_unclaimed(self, kind: str) -> bool:
-        """Whether somebody may still ask for a vGPU of an earlier daemon."""
-        with self._lock:
-            return any(vgpu.is_unclaimed and vgpu.kind == kind for vgpu in self._vgpus.values())
-
-    def claim_kept(self, name: str, uid: int, entitlement: Entitlement) -> VGpu | None:
-        """The vGPU of this name that an earlier daemon kept for user `uid`, and this one does. One of another user is removed, as is one with
-        something else for life."""
-        with self._lock:
-            vgpu = self._vgpus.get(name)
-            if vgpu is None or not vgpu.is_unclaimed or vgpu.kind != "session":
-                return None
-            if vgpu.uid == uid and not vgpu.entitlement.fixed(entitlement):
-                vgpu.is_unclaimed = False
-                return vgpu
-        self.remove_if_there(name)
-        return None
-
     def set_kept(self, vgpu: VGpu, *, is_kept: bool) -> None:
         """Whether the daemon is one of its users."""
         with self._lock:
             vgpu.is_kept = is_kept
             self._keep(vgpu)
-
-    def _claim(self, wanted: Wanted) -> VGpu | None:
-        """The vGPU that an earlier daemon had for this domain, if it has the same region and what stays for life; another one is removed."""
-        with self._lock:
-            of_domains = (vgpu for vgpu in self._vgpus.values() if vgpu.is_unclaimed and vgpu.kind == "domain")
-            vgpu = next((vgpu for vgpu in of_domains if vgpu.shm_name == wanted.shm_name), None)
-            if vgpu is None:
-                return None
-            fixed = vgpu.entitlement.fixed(wanted.entitlement)
-            is_same = _is_region(vgpu, wanted) and not fixed
-            vgpu.is_unclaimed = not is_same
-        if not is_same:
-            what = " and ".join(fixed) or "region"
-            log.warning("domain %s: another %s than before", wanted.name, what, extra=about(wanted.name, wanted.name))
-            self.remove_if_there(vgpu.name)
-            return None
-        self._go_on(vgpu, wanted)
-        return vgpu
-
-    def _go_on(self, vgpu: VGpu, wanted: Wanted) -> None:
-        """As what its machine is to have now. RefusedError: it cannot have that, and the vGPU may be asked for again."""
-        try:
-            if vgpu.name != wanted.name:
-                self.rename(vgpu.name, wanted.name)
-            if vgpu.entitlement != wanted.entitlement:
-                self.change(wanted.name, dataclasses.asdict(wanted.entitlement))
-        except RefusedError:
-            vgpu.is_unclaimed = True
-            raise
-        vgpu.caretaker.is_paused = wanted.is_paused
 
     def _collect(self, region: Region, worker: WorkerProcess) -> None:
         """Keeps what an ended worker counted. From a reaper's thread, before its slot is freed."""
@@ -495,25 +412,6 @@ class VGpuRegistry(Relocating):
 
     def _keep_debts(self) -> None:
         self._store.put("debts", self.debts.record().written())
-
-
-def _identity(vgpu: VGpu) -> tuple[int, int]:
-    """Of the file that is its region."""
-    status = os.fstat(vgpu.region.fileno())
-    return status.st_dev, status.st_ino
-
-
-def _is_region(vgpu: VGpu, wanted: Wanted) -> bool:
-    """Whether its region is the one that the domain's machine has."""
-    if vgpu.has_bells != (wanted.bells is not None):
-        return False
-    try:
-        path = region_path(wanted.shm_name)
-        other = os.fstat(wanted.bells.memory_fd) if wanted.bells is not None else path.lstat()
-    except OSError:
-        return False
-    own = os.fstat(vgpu.region.fileno())
-    return (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino)
 
 
 def _unknown(name: str) -> str:

@@ -23,6 +23,7 @@ from backend_host.service.journal import about
 from backend_host.service.roles import user_called
 from backend_host.sizes import parse_size
 from backend_host.vgpu import VGpu
+from backend_host.vgpu_claims import claim_kept
 from backend_host.vgpus import NAME, VGpuRegistry
 
 FOLDER = "vgpus.d"
@@ -259,7 +260,7 @@ class KeptVGpus:
 
     def _open(self, kept: KeptVGpu) -> VGpu:
         """RefusedError: it cannot be had. One of an earlier daemon then goes with its last program."""
-        vgpu = self._vgpus.claim_kept(kept.name, kept.uid, kept.entitlement)
+        vgpu = claim_kept(self._vgpus, kept.name, kept.uid, kept.entitlement)
         if vgpu is None:
             vgpu = self._vgpus.open_session(kept.name, kept.entitlement, kept.region_bytes, kept.uid, _not_there)
             self._vgpus.set_kept(vgpu, is_kept=True)

@@ -16,12 +16,11 @@ import stat
 from pathlib import Path
 
 from backend_host.config import MAX_REGION_BYTES, MIN_REGION_BYTES
+from backend_host.region_memory import Identity
 from backend_host.sizes import format_size
 from backend_host.vm.errors import VmError
 from backend_host.vm.region_file import REGION_PREFIX, SHARED_MEMORY_FOLDER
 
-Identity = tuple[int, int]
-"""Device and inode number."""
 _OTHERS = 0o007
 
 

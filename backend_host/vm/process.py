@@ -14,7 +14,7 @@ import select
 from collections.abc import Mapping
 from pathlib import Path
 
-from backend_host.vm.memory_file import Identity
+from backend_host.region_memory import Identity
 from backend_host.vm.vcpus import QemuThreads, vcpu_threads
 
 _PROC = Path("/proc")
