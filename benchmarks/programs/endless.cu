@@ -66,6 +66,8 @@ static const unsigned no_reports = UINT_MAX;
 static const unsigned first_waves = 4;
 static const float trial_ms = 20;
 static const int nr_trials = 5;
+/* What is made of a kernel for launches in parts is there by then; until it is, a launch goes whole. */
+static const double making_s = 2;
 
 __device__ static void report(bool is_skipped, unsigned blocks_per_report, struct progress *progress,
                               volatile struct record *record)
@@ -160,15 +162,27 @@ static unsigned blocks_of_a_kernel(struct tenant *tenant)
     return (unsigned)nr_blocks;
 }
 
+/* A kernel whose blocks do nothing goes first, so that the others go as large ones do. */
+static void announce(struct tenant *tenant)
+{
+    const unsigned is_stopped = 1;
+    CHECK(cudaMemcpy(&tenant->progress->is_stopped, &is_stopped, sizeof(is_stopped), cudaMemcpyDefault));
+    launch(tenant, tenant->nr_blocks, no_reports);
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaMemset(&tenant->progress->is_stopped, 0, sizeof(is_stopped)));
+    sleep_us(making_s * 1e6);
+}
+
 /* Kernels until the stretch is over; false when there was none. The stretch begins when the first is on its way. */
 static bool run_stretch(struct tenant *tenant, struct stretch *stretch, struct count *counted)
 {
     const struct options *options = tenant->options;
-    const unsigned long long nr_before = tenant->nr_launched;
+    struct progress before;
+    CHECK(cudaMemcpy(&before, tenant->progress, sizeof(before), cudaMemcpyDefault));
     std::atomic<bool> is_over(false);
     bool has_stretch = true;
     std::thread counter([&] {
-        while (tenant->record->nr_ended <= nr_before) {
+        while (tenant->record->nr_ended <= before.nr_ended) {
             sleep_us(step_s * 1e6);
         }
         *stretch = {seconds_now(), seconds_now() + options->stretch_s, 0};
@@ -256,6 +270,7 @@ int main(int argc, char **argv)
         printf("}\n");
         return 0;
     }
+    announce(&tenant);
     struct stretch stretch;
     struct count counted;
     if (!run_stretch(&tenant, &stretch, &counted)) {
