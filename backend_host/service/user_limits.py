@@ -33,6 +33,11 @@ def within_limits(
             f"--vgpu {vgpu}: there is none called so, and the name of a new one of {name} begins with {begins}: say --vgpu {begins}{vgpu}"
         )
     raised = f"ask a member of {settings.admin_group} to raise"
+    if wanted.limit > unsaid.limit:
+        raise RefusedError(
+            f"--limit {wanted.limit:g}: a vGPU of {name} may use {unsaid.limit:g} % of a GPU at most: give it less, or {raised} limit in "
+            "[vgpu] of the configuration"
+        )
     if len(others) >= settings.vgpus:
         raise RefusedError(
             f"{name} has {len(others)} vGPUs, and a user may have {settings.vgpus}: join one of them with --vgpu, end a program, or {raised} "

@@ -71,6 +71,19 @@ def test_what_a_vgpu_gets_within_the_limits() -> None:
     assert within_limits(STRANGER, None, {}, PLAIN, [], ORDINARY) == PLAIN
 
 
+def test_nobody_is_rid_of_the_limit_that_all_have() -> None:
+    unsaid = Entitlement(limit=50)
+    for limit in (100.0, 50.1):
+        with pytest.raises(
+            RefusedError,
+            match=rf"--limit {limit:g}: a vGPU of 77777 may use 50 % of a GPU at most: .* to raise limit in \[vgpu\]",
+        ):
+            within_limits(STRANGER, None, {"limit": limit}, unsaid, [], ORDINARY)
+    assert within_limits(STRANGER, None, {}, unsaid, [], ORDINARY).limit == 50
+    for limit in (50.0, 20.0):
+        assert within_limits(STRANGER, None, {"limit": limit}, unsaid, [], ORDINARY).limit == limit
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
