@@ -67,8 +67,9 @@ void fgw_audit_look(struct fgw_control *control, struct fgw_audit *audit)
         }
         claim->generation = atomic_load(&decided->generation);
         claim->nr_unused = atomic_load(&grant->seats[vgpu].nr_unused);
-        claim->standing = fgw_vgpu_standing(control, vgpu);
-        claim->standing_per_ns = atomic_load(&decided->standing_per_ns);
+        const struct fgw_standing standing = fgw_vgpu_standing(control, vgpu);
+        claim->standing = standing.now;
+        claim->standing_per_ns = standing.per_ns;
         claim->turn_ns = fgw_vgpu_turn_ns(control, decided);
         claim->waiting_since_ns = atomic_load(&control->accounts[vgpu]->waiting_since_ns);
         audit->is_spare_ahead |= atomic_load(&grant->seats[vgpu].spared_until_ns) > audit->at_ns + FGW_AHEAD_NS;

@@ -1,17 +1,12 @@
 /* A worker that dies in the midst of a charge, for test_limit_deaths.py: behind any of its instructions. */
 #define _GNU_SOURCE
-#include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
-#include <sys/ptrace.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "page/account.h"
 #include "page/bell.h"
 #include "page/control.h"
 #include "page/grant.h"
+#include "stepping.h"
 
 static struct fgw_control *control;
 static struct fgw_grantee grantee;
@@ -67,37 +62,18 @@ struct span {
     uint64_t from_ns, to_ns;
 };
 
-static int watched(void *span)
+static void charge_span(const void *span)
 {
     const struct span *its = span;
-    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) {
-        _exit(1);
-    }
-    kill((pid_t)syscall(SYS_getpid), SIGSTOP);
     charge(its->from_ns, its->to_ns);
-    _exit(0);
 }
 
 /* Charges in a process of its own, which is killed behind its first so many instructions. 1: it was; 0: it came to its
- * end before that; -1: it could not be watched. It has this one's memory, as to copy that would take most of the time.
- */
+ * end before that; -1: it could not be watched. */
 int charge_and_die(uint64_t from_ns, uint64_t to_ns, uint32_t nr_instructions)
 {
-    static char stack[1 << 16] __attribute__((aligned(16)));
     struct span span = {from_ns, to_ns};
-    int status = 0;
-    const pid_t child = clone(watched, stack + sizeof(stack), CLONE_VM | SIGCHLD, &span);
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) {
-        return -1;
-    }
-    for (uint32_t i = 0; i < nr_instructions; i++) {
-        if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0 || waitpid(child, &status, 0) != child) {
-            return -1;
-        }
-        if (!WIFSTOPPED(status)) {
-            return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
-        }
-    }
-    kill(child, SIGKILL);
-    return waitpid(child, &status, 0) == child ? 1 : -1;
+    struct step step = {charge_span, &span};
+    const pid_t child = step_begin(&step, nr_instructions);
+    return child <= 0 ? child : step_die(child) ? 1 : -1;
 }

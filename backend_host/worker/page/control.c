@@ -202,15 +202,13 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&seat->spared_until_ns, 0);
             atomic_store(&control->own[index]->grant.word, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
-            atomic_store(&vgpu->budget_ns, 0);
             atomic_store(&vgpu->limit_permille, 0);
             atomic_store(&vgpu->suspension, 0);
             atomic_store(&vgpu->motion, FGW_MOTION_NONE);
             for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {
                 atomic_store(&vgpu->most[i], 0);
             }
-            atomic_store(&vgpu->standing, INFINITY); /* behind all others, until the policy has spoken */
-            atomic_store(&vgpu->standing_per_ns, 0);
+            fgw_control_set_standing(control, index, INFINITY, 0, 0); /* behind all, until the policy has spoken */
             atomic_fetch_add(&vgpu->generation, 1);
             atomic_store(&vgpu->is_used, 1);
             return (int)index;
@@ -424,14 +422,17 @@ void fgw_control_set_standing(struct fgw_control *control, uint32_t index, doubl
                               uint64_t budget_ns)
 {
     struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
-    atomic_store(&vgpu->standing, standing);
-    atomic_store(&vgpu->standing_per_ns, per_ns);
+    const uint32_t nr = atomic_load(&vgpu->nr_standings) + 1;
+    struct fgw_decided_standing *next = &vgpu->standings[nr % 2];
+    atomic_store(&next->at_none, standing);
+    atomic_store(&next->per_ns, per_ns);
+    atomic_store(&vgpu->nr_standings, nr);
     atomic_store(&vgpu->budget_ns, budget_ns);
 }
 
 double fgw_control_standing(struct fgw_control *control, uint32_t index)
 {
-    return fgw_vgpu_standing(control, index);
+    return fgw_vgpu_standing(control, index).now;
 }
 
 bool fgw_control_is_preemptive(const struct fgw_control *control)

@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 21u
+#define FGW_CONTROL_VERSION 22u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -100,14 +100,21 @@ enum fgw_motion {
     FGW_MOTION_CHANGE = 4,
 };
 
+/* at_none + per_ns * what it was charged: the least goes first. Of equals, who has waited longest. One of a vGPU's two
+ * counts while the next one is written into the other: parts of two would be wrong by what its growth changed by, times
+ * all that it was ever charged. */
+struct fgw_decided_standing {
+    _Atomic double at_none, per_ns;
+};
+
 struct fgw_decided_vgpu {
-    _Atomic uint32_t is_used;
+    _Alignas(64) _Atomic uint32_t is_used;
     _Atomic uint32_t generation;   /* another one for each vGPU that has had this place, from 1 on */
     _Atomic uint64_t quota_bytes;  /* of the memory that its workers allocate together; 0: none */
     struct fgw_worker_set members; /* its workers */
-    /* standing + standing_per_ns * what it was charged: the least goes first. Of equals, who has waited longest. */
-    _Atomic double standing;
-    _Atomic double standing_per_ns;
+    struct fgw_decided_standing standings[2];
+    _Atomic uint32_t nr_standings;         /* so many were told: standings[nr_standings % 2] counts */
+    _Atomic uint32_t is_urgent;            /* a critical one: what it is ahead of its turns is below its bound */
     _Atomic uint64_t budget_ns;            /* how long its turn may last while others wait; 0: a slice */
     _Atomic uint64_t most[FGW_NR_LIMITED]; /* 0: no limit */
     _Atomic uint32_t limit_permille;       /* of the GPU it uses at most so many thousandths; 0: no limit */
@@ -115,10 +122,9 @@ struct fgw_decided_vgpu {
     _Atomic uint32_t motion;               /* enum fgw_motion */
     _Atomic uint16_t class_number;         /* enum fgw_class */
     _Atomic uint16_t space;                /* its number, which vGPUs of one space share; 0: it is in none */
-    _Atomic uint32_t is_urgent;            /* a critical one: what it is ahead of its turns is below its bound */
     _Atomic uint32_t split;                /* a critical one: what its rounds ask of best effort; see space.h */
 };
-_Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
+_Static_assert(sizeof(struct fgw_decided_vgpu) == 192, "vGPU");
 
 enum fgw_worker_state { FGW_WORKER_FREE = 0, FGW_WORKER_WARM = 1, FGW_WORKER_SERVING = 2, FGW_WORKER_ENDED = 3 };
 

@@ -38,13 +38,23 @@ uint64_t fgw_vgpu_held_ns(const struct fgw_control *control, uint32_t index)
            nr_unused * FGW_GRANT_UNUSED_NS;
 }
 
-double fgw_vgpu_standing(const struct fgw_control *control, uint32_t index)
+struct fgw_standing fgw_vgpu_standing(const struct fgw_control *control, uint32_t index)
 {
     const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
     const uint64_t charged_ns = atomic_load_explicit(&control->accounts[index]->used_ns, memory_order_relaxed) +
                                 fgw_vgpu_held_ns(control, index);
-    return atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
-           atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * (double)charged_ns;
+    double at_none, per_ns;
+    uint32_t nr = atomic_load_explicit(&vgpu->nr_standings, memory_order_acquire), before;
+    do {
+        before = nr;
+        const struct fgw_decided_standing *told = &vgpu->standings[before % 2];
+        /* Acquire: pairs with the stores of fgw_control_set_standing. Whoever reads a part of a later one sees that
+         * `before` does not count any more. */
+        at_none = atomic_load_explicit(&told->at_none, memory_order_acquire);
+        per_ns = atomic_load_explicit(&told->per_ns, memory_order_acquire);
+        nr = atomic_load_explicit(&vgpu->nr_standings, memory_order_acquire);
+    } while (nr != before);
+    return (struct fgw_standing){.now = at_none + per_ns * (double)charged_ns, .per_ns = per_ns};
 }
 
 uint64_t fgw_grant_elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t now_ns)
@@ -62,7 +72,7 @@ uint64_t fgw_grant_elapsed_ns(struct fgw_control *control, uint64_t word, uint64
 /* Tells how a vGPU that waits stands now. */
 struct place {
     bool is_urgent;
-    double standing;
+    struct fgw_standing standing;
     uint64_t since_ns;
 };
 
@@ -80,13 +90,13 @@ static bool is_before(const struct place *a, const struct place *b)
     if (a->is_urgent != b->is_urgent) {
         return a->is_urgent;
     }
-    return a->standing < b->standing || (a->standing == b->standing && a->since_ns < b->since_ns);
+    return a->standing.now < b->standing.now || (a->standing.now == b->standing.now && a->since_ns < b->since_ns);
 }
 
 uint32_t fgw_grant_choose(struct fgw_control *control, uint32_t other_than)
 {
     uint32_t best = FGW_NOBODY;
-    struct place best_place = {.standing = 0};
+    struct place best_place = {.is_urgent = false};
     for (uint32_t number = 1; number <= FGW_MAX_VGPUS && fgw_control_anybody_waits(control); number++) {
         if (number != other_than && fgw_vgpu_waits(control, number)) {
             struct place place = place_of(control, number);
@@ -136,7 +146,6 @@ static struct fgw_next next_of(const struct fgw_grantee *grantee)
         return (struct fgw_next){.is_known = true};
     }
     const struct place place = place_of(control, number), own = place_of(control, grantee->number);
-    const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[number - 1];
     return (struct fgw_next){
         .is_known = true,
         .is_there = true,
@@ -146,8 +155,7 @@ static struct fgw_next next_of(const struct fgw_grantee *grantee)
         .is_companion = fgw_space_are_companions(control, number, grantee->number),
         .since_ns = place.since_ns,
         .standing = place.standing,
-        .standing_per_ns = atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed),
-        .own_standing = own.standing,
+        .own_standing = own.standing.now,
     };
 }
 
@@ -156,7 +164,7 @@ static bool is_behind_none(const struct fgw_next *next)
     if (!next->is_there) {
         return true;
     }
-    return next->is_urgent == next->is_own_urgent ? next->own_standing <= next->standing : next->is_own_urgent;
+    return next->is_urgent == next->is_own_urgent ? next->own_standing <= next->standing.now : next->is_own_urgent;
 }
 
 bool fgw_grant_is_first(const struct fgw_grantee *grantee)
@@ -171,7 +179,7 @@ bool fgw_grant_stands_first(const struct fgw_grantee *grantee)
     const struct place own = place_of(control, grantee->number);
     for (uint32_t number = 1; number <= FGW_MAX_VGPUS && fgw_control_anybody_waits(control); number++) {
         if (number != grantee->number && fgw_vgpu_waits(control, number) &&
-            place_of(control, number).standing < own.standing) {
+            place_of(control, number).standing.now < own.standing.now) {
             return false;
         }
     }
@@ -229,7 +237,7 @@ bool fgw_outlook_has_newcomer(struct fgw_outlook *outlook, uint64_t late_ns, uin
 {
     const struct fgw_next *next = next_in(outlook);
     return next->is_there && next->since_ns > outlook->grantee->turn_since_ns + late_ns &&
-           next->standing + next->standing_per_ns * (double)owed_ns < next->own_standing;
+           next->standing.now + next->standing.per_ns * (double)owed_ns < next->own_standing;
 }
 
 bool fgw_outlook_next_is_urgent(struct fgw_outlook *outlook)

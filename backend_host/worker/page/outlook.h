@@ -85,6 +85,11 @@ bool fgw_grant_holder_stays(const struct fgw_grantee *grantee);
  * anybody waits. */
 uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns);
 
+/* How a vGPU stands with what it was charged up to now, and what that grows by with each ns. */
+struct fgw_standing {
+    double now, per_ns;
+};
+
 /* The one that is next of the other vGPUs. */
 struct fgw_next {
     bool is_known; /* what follows has been looked up */
@@ -93,7 +98,8 @@ struct fgw_next {
     bool is_urgent, is_own_urgent;
     bool is_companion; /* it may use the device at the same time: space.h */
     uint64_t since_ns;
-    double standing, standing_per_ns, own_standing;
+    struct fgw_standing standing;
+    double own_standing;
 };
 
 /* How all stand as a worker sees it in one look, taken once and handed down. To tell who is next all who wait are
@@ -164,8 +170,8 @@ uint64_t fgw_grant_elapsed_ns(struct fgw_control *control, uint64_t word, uint64
 /* Chooses who is next of those that wait. `other_than` is left out: FGW_NOBODY for none. */
 uint32_t fgw_grant_choose(struct fgw_control *control, uint32_t other_than);
 
-/* Tells how it stands with what it was charged up to now; see layout.h. */
-double fgw_vgpu_standing(const struct fgw_control *control, uint32_t index);
+/* Tells how it stands, never by parts of two standings: see layout.h. */
+struct fgw_standing fgw_vgpu_standing(const struct fgw_control *control, uint32_t index);
 /* Tells for how long it kept the grant from others without using the GPU, unused grants with it. */
 uint64_t fgw_vgpu_held_ns(const struct fgw_control *control, uint32_t index);
 
