@@ -1,4 +1,4 @@
-"""What vGPUs are entitled to of a GPU that they share: a part each, by weights, requests and limits.
+"""What vGPUs are entitled to of a GPU that they share: a part each, by weights, requests and limits; and who of them is left without any.
 
 It is what an operator compares a share with. The arithmetic is the policy's (scheduler/elastic.py). Without requests and limits it is the
 weight over the sum of weights.
@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping
 from fractions import Fraction
 
-from backend_host.entitlement import WHOLE, Entitlement
+from backend_host.entitlement import FAIR, WHOLE, Entitlement
 from scheduler.elastic import Claim, allotments
 from scheduler.policy import exact_share
 
@@ -27,6 +27,19 @@ def entitled_shares(entitlements: Mapping[int, Entitlement]) -> dict[int, float]
     asked = {vgpu: (each.weight, each.request, each.limit) for vgpu, each in entitlements.items()}
     parts = _parts(tuple(sorted(asked.values())))
     return {vgpu: parts[each] for vgpu, each in asked.items()}
+
+
+def request_troubles(entitlements: Mapping[str, Entitlement]) -> list[str]:
+    """What requests of vGPUs on one Gpu, by name, leave to none of them. One of another class than fair has turns by that."""
+    requests = {name: each.request for name, each in sorted(entitlements.items()) if each.request}
+    poor = [name for name, each in sorted(entitlements.items()) if not each.request and each.vgpu_class == FAIR]
+    if not poor or round(sum(requests.values()) * 10) < round(WHOLE * 10):
+        return []
+    return [
+        f"requests take all of it ({', '.join(f'{name} {request:g} %' for name, request in requests.items())}): {', '.join(poor)} "
+        f"{'get' if len(poor) > 1 else 'gets'} next to nothing while those have work: fairgv-host set NAME --request, to give one less or "
+        "another some"
+    ]
 
 
 @functools.lru_cache(maxsize=_MOST_KEPT)

@@ -152,9 +152,9 @@ class Parts:
         stack.callback(self.moves.stop)
 
     def troubles(self) -> tuple[str, ...]:
-        """What of the configuration is not served by, and why."""
+        """What of the configuration is not served by, and why, and which vGPUs get nothing beside others."""
         kept = (f"vGPU {each.kept.name} is not served: {each.why}" for each in self.kept.waiting)
-        return (*self._troubles, *_default_trouble(self.gpus, self.config), *kept)
+        return (*self._troubles, *_default_trouble(self.gpus, self.config), *kept, *self.vgpus.request_troubles())
 
     def try_again(self) -> None:
         """Serves vGPUs that could not be served before, as far as they can be now: whose Gpu has failed, and those of vgpus.d."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from backend_host.debts import Debts
 from backend_host.device.gpu import Gpu
 from backend_host.device.readings import VgpuReading
+from backend_host.entitled import request_troubles
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.glance import Glance
@@ -199,6 +200,14 @@ class VGpuTable:
         """Why programs of vGPUs are refused whose Gpu has failed, by name."""
         with self._lock:
             return {name: vgpu.stranded for name, vgpu in self._vgpus.items() if vgpu.stranded}
+
+    def request_troubles(self) -> list[str]:
+        """What requests leave to nobody, on which Gpu."""
+        with self._lock:
+            return [trouble for gpu in self._gpus for trouble in self._request_troubles_on(gpu)]
+
+    def _request_troubles_on(self, gpu: Gpu) -> list[str]:
+        return [f"GPU {gpu.number}: {trouble}" for trouble in request_troubles(self._entitlements_on(gpu))]
 
     def _keep(self, vgpu: VGpu, drop: Sequence[str] = ()) -> None:
         """As it is now, for the next daemon."""

@@ -216,6 +216,7 @@ class VGpuRegistry(Relocating):
                 vgpu.region.set_facts(with_quota(vgpu.made_on.facts, quota_bytes))
             self._keep(vgpu)
             log.info("vGPU %s: %s", name, vgpu.entitlement, extra=about(name))
+            self._warn_of_requests(vgpu.gpu)
 
     def rename(self, name: str, new_name: str) -> None:
         """Its domain has another name now. RefusedError when that is taken."""
@@ -332,7 +333,12 @@ class VGpuRegistry(Relocating):
             *(wanted.name, wanted.kind, gpu.number, wanted.entitlement, vgpu.region.region_bytes >> 20),
             extra=about(wanted.name),
         )
+        self._warn_of_requests(gpu)
         return vgpu
+
+    def _warn_of_requests(self, gpu: Gpu) -> None:
+        for trouble in self._request_troubles_on(gpu):
+            log.warning("%s", trouble)
 
     def adopt(self, record: VGpuRecord, gpu: Gpu, memory: int, bells: Bells | None) -> VGpu:
         """The vGPU that an earlier daemon had at its place on this Gpu, not opened yet; takes over the descriptor `memory`. RefusedError says

@@ -108,6 +108,24 @@ def test_requests_on_a_gpu_are_no_more_than_all_of_it(registry: VGpuRegistry, gp
     assert opened(registry, Entitlement(gpu="1", request=60.0)).gpu is gpus[1]
 
 
+def test_one_that_requests_leave_nothing_to_is_told(registry: VGpuRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    first, *_ = (registry.open_session(name, Entitlement(gpu="1", request=50.0), REGION_BYTES, ME) for name in "ab")
+    registry.open_session("elsewhere", Entitlement(gpu="2"), REGION_BYTES, ME)
+    assert registry.request_troubles() == []
+    registry.open_session("poor", Entitlement(gpu="1", weight=9), REGION_BYTES, ME)
+    [trouble] = registry.request_troubles()
+    assert trouble.startswith("GPU 1: requests take all of it (a 50 %, b 50 %): poor gets next to nothing while those")
+    assert caplog.messages.count(trouble) == 1
+    registry.open_session("other", Entitlement(gpu="1"), REGION_BYTES, ME)
+    [trouble] = registry.request_troubles()
+    assert "): other, poor get next to nothing" in trouble
+    registry.change(first.name, {"request": 49.9})
+    assert registry.request_troubles() == []
+    caplog.clear()
+    registry.change(first.name, {"request": 50.0})
+    assert caplog.messages[-1] == trouble
+
+
 def test_a_request_goes_to_a_gpu_that_has_room_for_it(registry: VGpuRegistry) -> None:
     first = opened(registry, Entitlement(gpu="0", request=90.0))
     heavy = [opened(registry, Entitlement(weight=9, gpu=gpu)) for gpu in ("1", "2")]
