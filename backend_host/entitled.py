@@ -1,4 +1,4 @@
-"""What vGPUs are entitled to of a GPU that they share: a part each, by weights, requests and limits; and who of them is left without any.
+"""What vGPUs are entitled to of a GPU that they share: a part each, by weights, requests and limits; and who of them has nothing of that.
 
 It is what an operator compares a share with. The arithmetic is the policy's (scheduler/elastic.py). Without requests and limits it is the
 weight over the sum of weights.
@@ -29,17 +29,24 @@ def entitled_shares(entitlements: Mapping[int, Entitlement]) -> dict[int, float]
     return {vgpu: parts[each] for vgpu, each in asked.items()}
 
 
-def request_troubles(entitlements: Mapping[str, Entitlement]) -> list[str]:
-    """What requests of vGPUs on one Gpu, by name, leave to none of them. One of another class than fair has turns by that."""
+def request_troubles(entitlements: Mapping[str, Entitlement], policy: str, *, takes_requests: bool) -> list[str]:
+    """What does not come of requests of vGPUs on one Gpu, by name, under its policy: they are not kept, or leave nothing to others. One of
+    another class than fair has turns by that."""
     requests = {name: each.request for name, each in sorted(entitlements.items()) if each.request}
     poor = [name for name, each in sorted(entitlements.items()) if not each.request and each.vgpu_class == FAIR]
-    if not poor or round(sum(requests.values()) * 10) < round(WHOLE * 10):
-        return []
-    return [
-        f"requests take all of it ({', '.join(f'{name} {request:g} %' for name, request in requests.items())}): {', '.join(poor)} "
-        f"{'get' if len(poor) > 1 else 'gets'} next to nothing while those have work: fairgv-host set NAME --request, to give one less or "
-        "another some"
-    ]
+    have = ", ".join(f"{name} {request:g} %" for name, request in requests.items())
+    if requests and not takes_requests:
+        return [
+            f"the policy {policy} knows no requests, and does not keep those that are there ({have}): fairgv-host start --policy elastic "
+            "does, and fairgv-host set NAME --request 0 takes one away"
+        ]
+    if poor and round(sum(requests.values()) * 10) >= round(WHOLE * 10):
+        gets = "get" if len(poor) > 1 else "gets"
+        return [
+            f"requests take all of it ({have}): {', '.join(poor)} {gets} next to nothing while those have work: fairgv-host set NAME "
+            "--request, to give one less or another some"
+        ]
+    return []
 
 
 @functools.lru_cache(maxsize=_MOST_KEPT)

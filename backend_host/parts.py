@@ -87,6 +87,8 @@ class Parts:
         stack.callback(self.vgpus.remove_all)
         self._make_movers(stack)
         succession.adopt(self.gpus, self.vgpus, doorbells, events)
+        for trouble in self.vgpus.request_troubles():
+            log.warning("%s", trouble)
         succession.adopt_sessions(self.vgpus, server, {"guest_library": config.guest_library})
         for gpu in self.gpus:
             stack.enter_context(
@@ -152,7 +154,7 @@ class Parts:
         stack.callback(self.moves.stop)
 
     def troubles(self) -> tuple[str, ...]:
-        """What of the configuration is not served by, and why, and which vGPUs get nothing beside others."""
+        """What of the configuration is not served by, and why, and what does not come of requests."""
         kept = (f"vGPU {each.kept.name} is not served: {each.why}" for each in self.kept.waiting)
         return (*self._troubles, *_default_trouble(self.gpus, self.config), *kept, *self.vgpus.request_troubles())
 

@@ -202,12 +202,17 @@ class VGpuTable:
             return {name: vgpu.stranded for name, vgpu in self._vgpus.items() if vgpu.stranded}
 
     def request_troubles(self) -> list[str]:
-        """What requests leave to nobody, on which Gpu."""
+        """As `entitled.request_troubles` has it, of all Gpus."""
         with self._lock:
             return [trouble for gpu in self._gpus for trouble in self._request_troubles_on(gpu)]
 
     def _request_troubles_on(self, gpu: Gpu) -> list[str]:
-        return [f"GPU {gpu.number}: {trouble}" for trouble in request_troubles(self._entitlements_on(gpu))]
+        """With the lock held."""
+        keeper = gpu.keeper
+        troubles = request_troubles(
+            self._entitlements_on(gpu), keeper.policy_name, takes_requests=keeper.takes_requests
+        )
+        return [f"GPU {gpu.number}: {trouble}" for trouble in troubles]
 
     def _keep(self, vgpu: VGpu, drop: Sequence[str] = ()) -> None:
         """As it is now, for the next daemon."""

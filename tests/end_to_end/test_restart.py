@@ -363,6 +363,25 @@ FORGERIES = (
 )
 
 
+def test_requests_that_the_next_policy_does_not_know_are_told(host: Host) -> None:
+    """Its programs go on, and so does what was asked for them: the next restart may know it again."""
+    program = Program(host, "one")
+    assert host_command(host.state_dir, "set", "one", "--request", "30").returncode == 0
+    assert host.status()["troubles"] == []
+    kill(host)
+    start_next(host, policy="fair")
+    trouble = (
+        "GPU 0: the policy fair knows no requests, and does not keep those that are there (one 30 %): fairgv-host start --policy elastic "
+        "does, and fairgv-host set NAME --request 0 takes one away"
+    )
+    assert host.status()["troubles"] == [trouble]
+    assert trouble in host.log()
+    kill_and_start(host)
+    assert host.status()["troubles"] == []
+    assert vgpus(host)["one"]["request"] == 30
+    assert program.passes()
+
+
 def test_what_is_not_in_order_costs_its_own_vgpu(host: Host) -> None:
     """A worker whose process is not known ends by itself, as its client is dead."""
     other = Program(host, "other")
