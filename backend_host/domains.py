@@ -424,8 +424,9 @@ class Domains:
             self._start_server(attachment)
         label_region(self._file_of_qemu(attachment), attachment.label)
         served = _Served.of(attachment)
-        earlier_run = self._add(served).run_id
-        if earlier_run not in (_OFF, served.run_id):
+        vgpu = self._add(served)
+        served.entitlement = vgpu.entitlement
+        if vgpu.run_id not in (_OFF, served.run_id):
             self._vgpus.guest_gone(served.name)  # it ended while no daemon was there
         self._remember(served)
         if attachment.is_running:
@@ -460,11 +461,10 @@ class Domains:
         return attachment.server or region_path(attachment.shm_name)
 
     def _add(self, served: _Served) -> VGpu:
-        name, entitlement, shm_name = served.name, served.entitlement, served.shm_name
-        is_paused, bells = lambda: served.is_paused, self._doorbells.find(shm_name)
-        return claim_domain(self._vgpus, name, entitlement, shm_name, is_paused, bells) or self._vgpus.add_domain(
-            name, entitlement, shm_name, served.region_bytes, is_paused, bells
-        )
+        asked = (served.name, served.entitlement, served.shm_name)
+        is_paused, bells = lambda: served.is_paused, self._doorbells.find(served.shm_name)
+        claimed = claim_domain(self._vgpus, *asked, served.run_id, is_paused, bells)
+        return claimed or self._vgpus.add_domain(*asked, served.region_bytes, is_paused, bells)
 
     def _release(self, served: _Served, is_running: bool) -> None:
         log.info("domain %s: it has no device of ours any more", served.name, extra=about(served.name, served.name))

@@ -341,14 +341,15 @@ class Machines:
         memory = open_memory_file(wanted.path)
         try:
             served = _Served(wanted, identity(memory))
-            was_there = claim_machine(self._vgpus, wanted.name, wanted.entitlement, served.identity, served.is_paused)
-            if not was_there:
+            claimed = claim_machine(self._vgpus, wanted.name, wanted.entitlement, served.identity, served.is_paused)
+            if claimed is None:
                 await_sole_use(str(wanted.path), memory, self._table_hash, limit_s)
         except BaseException:
             os.close(memory)
             raise
-        if was_there:
+        if claimed is not None:
             os.close(memory)
+            served.wanted = dataclasses.replace(wanted, entitlement=claimed.entitlement)
         else:
             self._vgpus.add_machine(wanted.name, wanted.entitlement, memory, served.is_paused)
         self._served[wanted.name] = served

@@ -27,14 +27,17 @@ def claim_domain(
     name: str,
     entitlement: Entitlement,
     shm_name: str,
+    run_id: int,
     is_paused: Callable[[], bool],
     bells: Bells | None,
 ) -> VGpu | None:
-    """The one of this domain, if it has the same region and what stays for life; else `add_domain` makes one. RefusedError: as `_go_on`."""
+    """The one of this domain in its run of this number, -1 while it is off; else `add_domain` makes one. In another run no program of it lives,
+    and it is the same only with all that stays for life. RefusedError or EntitlementError: as `_go_on`."""
     vgpu = next((vgpu for vgpu in _unclaimed(vgpus, "domain") if vgpu.shm_name == shm_name), None)
     if vgpu is None:
         return None
-    fixed = vgpu.entitlement.fixed(entitlement)
+    is_same_run = vgpu.run_id == run_id >= 0
+    fixed = [] if is_same_run else vgpu.entitlement.fixed(entitlement)
     if fixed or not _is_region(vgpu, shm_name, bells):
         what = " and ".join(fixed) or "region"
         log.warning("domain %s: another %s than before", name, what, extra=about(name, name))
@@ -46,16 +49,16 @@ def claim_domain(
 
 def claim_machine(
     vgpus: VGpuRegistry, name: str, entitlement: Entitlement, file: Identity, is_paused: Callable[[], bool]
-) -> bool:
-    """Whether there is one for the machine with this file, which goes on then; else `add_machine` makes one. RefusedError: as `_go_on`."""
+) -> VGpu | None:
+    """The one of the machine with this file; else `add_machine` makes one. RefusedError or EntitlementError: as `_go_on`."""
     vgpu = next((vgpu for vgpu in _unclaimed(vgpus, "machine") if vgpu.file == file), None)
     if vgpu is None:
-        return False
-    if vgpu.entitlement.fixed(entitlement) or vgpu.region.is_cut:
+        return None
+    if vgpu.region.is_cut:
         vgpus.remove_if_there(vgpu.name)
-        return False
+        return None
     _go_on(vgpus, vgpu, name, entitlement, is_paused)
-    return True
+    return vgpu
 
 
 def claim_kept(vgpus: VGpuRegistry, name: str, uid: int, entitlement: Entitlement) -> VGpu | None:
@@ -100,10 +103,12 @@ def _is_region(vgpu: VGpu, shm_name: str, bells: Bells | None) -> bool:
 
 
 def _go_on(vgpus: VGpuRegistry, vgpu: VGpu, name: str, entitlement: Entitlement, is_paused: Callable[[], bool]) -> None:
-    """As what its machine is to have now. RefusedError: it cannot have that, and may be asked for again."""
+    """As what its machine is to have now, but for what stays for life. RefusedError or EntitlementError: it cannot have that, and may be asked
+    for again."""
+    followed = vgpu.entitlement.followed_by(entitlement)
     if vgpu.name != name:
         vgpus.rename(vgpu.name, name)
-    if vgpu.entitlement != entitlement:
-        vgpus.change(name, dataclasses.asdict(entitlement))
+    if vgpu.entitlement != followed:
+        vgpus.change(name, dataclasses.asdict(followed))
     vgpu.is_unclaimed = False
     vgpu.caretaker.is_paused = is_paused

@@ -14,7 +14,7 @@ from backend_host.errors import RefusedError
 from backend_host.vm.domain import Attachment, Sight
 from backend_host.vm.errors import VmError
 from ivshmem.region import survive_cuts
-from tests.backend_host.played_libvirt import REGION_BYTES, Played, answering, fails, looking, playing
+from tests.backend_host.played_libvirt import OFF, REGION_BYTES, Played, answering, fails, looking, playing
 from tests.end_to_end.host import wait_until
 
 
@@ -178,12 +178,25 @@ def test_a_definition_that_asks_too_much_after_a_restart(played: Played) -> None
 
 
 def test_a_definition_that_says_another_gpu_after_a_restart(played: Played) -> None:
-    """A vGPU keeps the one that it was made with, so this is another vGPU."""
+    """Its programs go on, and the next start takes it there, as without a restart."""
     played.vgpu(PLAIN, run_id=5)
     before = played.registry._vgpus["vm"]
     played.restart()
-    played.vgpu(Entitlement(gpu="0"), run_id=5)
-    assert played.registry._vgpus["vm"] is not before
+    for _ in range(2):
+        now = played.vgpu(Entitlement(weight=3, gpu="1"), run_id=5)
+        assert (now.gpu_number, now.gpu, now.weight) == (0, "", 3), "the rest follows at once"
+        assert played.registry._vgpus["vm"] is before
+        assert played.is_claimed()
+    assert played.vgpu(Entitlement(weight=3, gpu="1"), run_id=6).gpu_number == 1
+
+
+@pytest.mark.parametrize("run_id", [6, OFF])
+def test_another_gpu_after_a_restart_and_an_end(played: Played, run_id: int) -> None:
+    """None of its programs lives any more that could mind."""
+    played.vgpu(PLAIN, run_id=5)
+    played.restart()
+    assert played.vgpu(Entitlement(gpu="1"), run_id=run_id).gpu_number == 1
+    assert played.domains.uuids() == {"vm": "uuid"}
 
 
 def test_a_domain_that_waits_for_room_is_remembered(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:

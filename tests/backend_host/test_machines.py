@@ -354,6 +354,22 @@ def test_processors_that_come_after_the_memory(house: House, monkeypatch: pytest
         assert "not known" not in house.vgpus()["web"].coscheduling.way
 
 
+def test_one_that_is_to_be_elsewhere_after_a_restart(house: House) -> None:
+    """Its programs go on, and it stays as long as its file does, as without a restart."""
+    elsewhere = Entitlement(weight=3, gpu="0", space="one")
+    with memory_file() as path:
+        house.keep(Wanted("vm", path, Entitlement()))
+        before = house.registry._vgpus["vm"]
+        before.is_unclaimed = True
+        house.machines.stop()
+        house.machines = house.another()
+        for _ in range(2):
+            house.keep(Wanted("vm", path, elsewhere))
+            assert house.registry._vgpus["vm"] is before
+            assert before.entitlement == house.sight("vm").entitlement == Entitlement(weight=3)
+            assert not before.is_unclaimed
+
+
 def test_one_that_asks_too_much_after_a_restart(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the vGPU that it had once that is corrected, and nothing is left open meanwhile."""
     with memory_file() as path:
