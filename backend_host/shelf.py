@@ -23,6 +23,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
+from backend_host.guest_log import GuestLog
+
 PUT, DROP, FIND, FOUND, PAGE = range(1, 6)
 """PAGE is the daemon's: its key is a vGPU and a slot of the control page whose descriptors come with it."""
 MOST_FILES = 200
@@ -90,9 +92,17 @@ class _Heard:
 class Shelves:
     """Those of all vGPUs of a Gpu, with at most so many files. One thread's."""
 
-    def __init__(self, most_files: int = MOST_FILES_OF_ALL, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        most_files: int = MOST_FILES_OF_ALL,
+        clock: Callable[[], float] = time.monotonic,
+        called: Callable[[int], str] = "vGPU {}".format,
+    ) -> None:
+        """`called`: the name of a vGPU, for the log."""
         self._most_files = most_files
         self._clock = clock
+        self._called = called
+        self._logs: dict[int, GuestLog] = {}
         self._shelves: dict[int, _Shelf] = {}
         self._heard: dict[Hashable, _Heard] = {}
         self._finds: list[tuple[socket.socket, int, tuple[int, int]]] = []
@@ -118,7 +128,8 @@ class Shelves:
         except OSError:
             return False
         except MalformedError as error:
-            log.error("a worker of vGPU %d said what no worker says: %s; it is not listened to any more", vgpu, error)
+            text = "a worker said what no worker says: %s; it is not listened to any more"
+            self._say(vgpu, logging.ERROR, text, error)
             return False
         return True
 
@@ -146,6 +157,12 @@ class Shelves:
         for vgpu, shelf in list(self._shelves.items()):
             for key in list(shelf.shared):
                 self._take_off(vgpu, key)
+
+    def _say(self, vgpu: int, level: int, message: str, *arguments: object) -> None:
+        """Of what a guest does as often as it likes."""
+        said = self._logs.setdefault(vgpu, GuestLog(log, ""))
+        said.name = self._called(vgpu)  # its number may be another one's by now
+        said.say(level, message, *arguments)
 
     def _count(self, owner: Hashable) -> None:
         now = self._clock()
@@ -183,9 +200,8 @@ class Shelves:
         if message.key in shelf.shared:
             raise MalformedError("a key for the second time")
         if shelf.nr_files + len(files) > MOST_SHARED_FILES or self.nr_files + len(files) > self._most_files:
-            log.warning(
-                "vGPU %d: its programs share more memory than there is room for: some of it cannot be opened", vgpu
-            )
+            text = "its programs share more memory than there is room for: some of it cannot be opened"
+            self._say(vgpu, logging.WARNING, text)
             return False
         shelf.shared[message.key] = _Shared(owner, message.nbytes, tuple(files))
         shelf.nr_files += len(files)

@@ -5,9 +5,9 @@ import os
 import selectors
 import socket
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
-from backend_host.shelf import MOST_FILES_OF_ALL, Shelves
+from backend_host.shelf import Shelves
 
 _END_S = 10.0
 
@@ -15,8 +15,9 @@ _END_S = 10.0
 class ShelfThread:
     """Thread-safe. A socket is its owner's to close, after `leave`."""
 
-    def __init__(self, most_files: int = MOST_FILES_OF_ALL) -> None:
-        self._shelves = Shelves(most_files)
+    def __init__(self, most_files: int, called: Callable[[int], str]) -> None:
+        """As `Shelves` has them."""
+        self._shelves = Shelves(most_files, called=called)
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

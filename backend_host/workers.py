@@ -118,7 +118,7 @@ class Workers:
         self._all: dict[WorkerProcess, Pool] = {}
         self._is_stopping = False
         self._said = WorkerLog()
-        self._shelves = ShelfThread(MOST_FILES_OF_ALL // nr_gpus)
+        self._shelves = ShelfThread(MOST_FILES_OF_ALL // nr_gpus, page.called)
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)

@@ -12,6 +12,7 @@ from backend_host import shelf
 from backend_host.config import Config
 from backend_host.device.control import ControlPage
 from backend_host.devices import probe
+from backend_host.guest_log import NR_LINES
 from backend_host.shelf import DROP, FIND, FOUND, PUT, Message, Shelves
 from backend_host.shelf_thread import ShelfThread
 from backend_host.worker_start import worker_start
@@ -182,6 +183,20 @@ def test_a_shelf_is_full_at_some_time(workers: Sequence[Worker], shelves: Shelve
     assert second.found(OTHER) == 1
 
 
+def test_a_full_shelf_fills_no_log(workers: Sequence[Worker], caplog: pytest.LogCaptureFixture) -> None:
+    first, _, foreign = workers
+    for number in range(shelf.MOST_SHARED_FILES // 128 + 5 * NR_LINES):
+        first.say(PUT, (number, 0), 4096, nr_files=128)
+        assert first.is_heard()
+    foreign.send(b"noise")
+    assert not foreign.is_heard()
+    first_said, *_, last, foreign_said = [record.getMessage() for record in caplog.records]
+    assert first_said.startswith("vGPU 0: its programs share more memory than there is room for")
+    assert last == "vGPU 0: too much to say of this guest; no more within this minute"
+    assert foreign_said.startswith("vGPU 1: a worker said what no worker says")
+    assert len(caplog.records) == NR_LINES + 2
+
+
 def test_all_shelves_together_are_full_at_some_time() -> None:
     shelves = Shelves(most_files=3)
     workers = [Worker(shelves, vgpu) for vgpu in range(3)]
@@ -241,7 +256,7 @@ def test_one_that_does_not_read_is_not_waited_for(workers: Sequence[Worker], she
 
 def test_a_thread_listens_while_others_are_busy() -> None:
     """Workers come and go, and one socket has the number of another that was closed."""
-    thread = ShelfThread()
+    thread = ShelfThread(shelf.MOST_FILES_OF_ALL, str)
     thread.start()
     try:
         for number in range(20):
