@@ -41,6 +41,10 @@ class SpacesTold:
         """What rounds of a critical one ask of best effort: n and k << 16."""
         lib.fgw_control_set_split(self.page, bounded(vgpu, _MAX_VGPUS), split)
 
+    def take_split_back(self, vgpu: int) -> None:
+        """What rounds of a critical one asked for stands no more: its next one asks anew."""
+        lib.fgw_control_take_split_back(self.page, bounded(vgpu, _MAX_VGPUS))
+
     def rounds(self, slot: int) -> tuple[int, list[Round]]:
         """How many rounds the worker in this slot has had, and its newest, oldest first."""
         readings = ffi.new("struct fgw_round_reading[]", lib.FGW_NR_ROUNDS)

@@ -74,11 +74,13 @@ class Space:
         after: threading.Event | None = None,
         ended: Callable[["Space"], None] = lambda _: None,
         asks: Callable[[int], bool] = lambda _: True,
+        cleared: Callable[[], None] = lambda: None,
     ) -> None:
         """`number`: in the control page, 0: it has no place there. `start`: as its workers begin, but for what has them together. `keep`: is
         given each new page. `gave_up`: is called when its members take turns from now on. `page`: one that workers have already, whose
         descriptor it takes over. `after`: the end of another of this name, which it waits for. `ended`: is called when nothing of it
-        is left. `asks`: whether workers of the vGPU with this number ask for room by the split word."""
+        is left. `asks`: whether workers of the vGPU with this number ask for room by the split word. `cleared`: is called when that has been
+        made zero."""
         self.name, self.number, self.together = name, number, together
         start = _start_of(start, together)
         low = replace(start, environment={**start.environment, **LOW})
@@ -93,7 +95,7 @@ class Space:
         self.is_over = threading.Event()
         """Nothing of it is left, nor of the one before."""
         self._start, self._workers, self._keep, self._gave_up = start, workers, keep, gave_up
-        self._after, self._ended, self._asks = after, ended, asks
+        self._after, self._ended, self._asks, self._cleared = after, ended, asks, cleared
         self._page, self._page_lock = page, threading.Lock()
         self._client: OwnClient | None = None
         self._asked: queue.SimpleQueue[_Look | None] = queue.SimpleQueue()
@@ -267,9 +269,11 @@ class Space:
             _wait_until(lambda: not is_full(), _END_S)
 
     def _clear(self) -> None:
+        """Says so afterwards: a round that asks meanwhile then asks once too often, and none believes in room that is not there."""
         if self._client is not None:
             try:
                 self._client.clear()
+                self._cleared()
             except ClientError as error:
                 log.warning("the space %s: room that was asked for may not be given back: %s", self.name, error)
 

@@ -184,6 +184,7 @@ class Spaces:
                 after=before.is_over if (before := self._ending.get(name)) is not None else None,
                 ended=self._has_ended,
                 asks=self._asks,
+                cleared=lambda: self._has_cleared(name),
             )
         except (FairGVError, OSError) as error:
             log.error("the vGPUs of the space %s take turns: %s", name, error)
@@ -207,6 +208,13 @@ class Spaces:
         with self._lock:
             entitlement = self._members.get(vgpu)
             return entitlement is None or entitlement.vgpu_class == CRITICAL
+
+    def _has_cleared(self, name: str) -> None:
+        """From its thread: no room is asked for in this space, though programs of its critical vGPU may be there."""
+        with self._lock:
+            for vgpu, entitlement in self._members.items():
+                if (entitlement.space, entitlement.vgpu_class) == (name, CRITICAL):
+                    self._page.take_split_back(vgpu)
 
     def _unseat(self, name: str) -> None:
         """From a space's thread: its members take turns from now on."""

@@ -191,7 +191,23 @@ def test_what_rounds_ask_for_is_nothing_while_their_vgpu_takes_turns(page: Contr
     assert lib.fgw_space_asked_split(best.grantee) == 0
 
 
-@pytest.mark.parametrize("end", ["the round", "the bound", "the worker"])
+def test_what_rounds_ask_for_stands_until_their_vgpu_is_another_one(page: ControlPage) -> None:
+    critical, best = one(page, CRITICAL, 1), one(page, BEST_EFFORT, 1)
+    page.set_urgent(critical.vgpu, is_urgent=True)
+    lib.fgw_space_tell_split(critical.grantee, split(4, 1))
+    page.set_class(critical.vgpu, CRITICAL, 1)
+    lib.fgw_space_tell_kept_out(critical.grantee, False)
+    assert lib.fgw_space_asked_split(best.grantee) == split(4, 1)
+    page.set_class(critical.vgpu, FAIR, 1)
+    page.set_class(critical.vgpu, CRITICAL, 1)
+    assert lib.fgw_space_asked_split(best.grantee) == 0
+    lib.fgw_space_tell_split(critical.grantee, split(4, 1))
+    page.set_class(critical.vgpu, CRITICAL, 2)
+    page.set_class(critical.vgpu, CRITICAL, 1)
+    assert lib.fgw_space_asked_split(best.grantee) == 0
+
+
+@pytest.mark.parametrize("end", ["the round", "the bound", "the worker", "the daemon"])
 def test_who_is_kept_out_is_rung_for_when_rounds_ask_for_nothing_any_more(page: ControlPage, end: str) -> None:
     critical, best, idle, other = (one(page, CRITICAL, 1), *(one(page, BEST_EFFORT, space) for space in (1, 1, 2)))
     page.set_urgent(critical.vgpu, is_urgent=True)
@@ -206,6 +222,8 @@ def test_who_is_kept_out_is_rung_for_when_rounds_ask_for_nothing_any_more(page: 
         lib.fgw_space_tell_split(critical.grantee, 0)
     elif end == "the bound":
         page.set_urgent(critical.vgpu, is_urgent=False)
+    elif end == "the daemon":
+        page.take_split_back(critical.vgpu)
     else:
         page.repair(critical.slot)
     assert lib.fgw_space_asked_split(best.grantee) == 0

@@ -231,6 +231,43 @@ def test_no_stream_is_used_that_went_with_its_context(make: Make) -> None:
     assert guest.call("cuCtxSynchronize").result == 0, "its worker lives"
 
 
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_beyond_its_bound_a_round_gives_its_room_back_in_the_midst(make: Make) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control = critical.served.host.control
+    control.set_split(critical.served.vgpu, WHOLE)
+    best.runs(1)
+    critical.begin_endless()
+    best.served.guest.launch(LATE, struct.pack("<QQI", best.kernels.address, 1, 7), grid=GRID)
+    _, grantee = attach(control, critical.served.vgpu)
+    wait_until(lambda: lib.fgw_space_keeps_out(grantee), "it is kept out")
+    control.set_urgent(critical.served.vgpu, is_urgent=False)
+    assert best.kernels.value() == 7
+    assert best.reading().nr_sliced == 1
+    assert critical.is_at_work()
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+@pytest.mark.parametrize("by", ["another program", "the daemon"])
+def test_a_round_asks_for_room_that_another_took_back(make: Make, by: str) -> None:
+    """Beside a second program, for which the room stands until that ends."""
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control, vgpu = critical.served.host.control, critical.served.vgpu
+    control.set_split(vgpu, WHOLE)
+    _, second = attach(control, vgpu)
+    lib.fgw_grant_set_running(second, True)
+    critical.runs(1)
+    _, grantee = attach(control, best.served.vgpu)
+    assert lib.fgw_space_asked_split(grantee) == WHOLE, "the room stands"
+    if by == "another program":
+        lib.fgw_space_tell_split(second, 0)
+    else:
+        control.take_split_back(vgpu)
+    assert lib.fgw_space_asked_split(grantee) == 0
+    critical.begin_endless()
+    assert lib.fgw_space_asked_split(grantee) == WHOLE
+
+
 COOPERATIVE = 1
 NR_WIDE = 64
 """Blocks, on twice as many as the device has multiprocessors: too many for what rounds leave, few enough to be there at once."""
@@ -298,6 +335,14 @@ def test_what_fits_into_what_rounds_leave_does_not_wait(gate: Gate) -> None:
     assert gate.best.reading().nr_space_gated == 0
     gate.launch(6)
     wait_until(gate.is_held, "the other one waits")
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_the_gate_stays_shut_while_an_entitlement_changes_otherwise(gate: Gate) -> None:
+    gate.critical.begin_endless()
+    gate.critical.served.host.control.set_class(gate.critical.served.vgpu, CRITICAL, 1)
+    gate.launch(5)
+    wait_until(gate.is_held, "it waits at the gate")
 
 
 @pytest.mark.parametrize("make", ["page"], indirect=True)

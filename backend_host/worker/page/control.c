@@ -354,8 +354,7 @@ void fgw_control_repair(struct fgw_control *control, uint32_t slot)
         atomic_store(&control->own[vgpu]->workers[slot].displaced_since_ns, 0);
         atomic_store(&control->own[vgpu]->workers[slot].uncharged_since_ns, 0);
         atomic_store(&control->accounts[vgpu]->allocated_bytes[slot], 0);
-        atomic_store(&control->accounts[vgpu]->split, 0); /* its space takes it back from the word */
-        fgw_control_let_in(control, vgpu);
+        fgw_control_take_split_back(control, vgpu); /* its space clears the word */
         fgw_set_remove(&control->decided->vgpus[vgpu].members, slot);
     }
     atomic_store(&worker->state, FGW_WORKER_ENDED);

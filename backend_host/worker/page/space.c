@@ -170,7 +170,9 @@ uint32_t fgw_space_asked_split(const struct fgw_grantee *grantee)
 
 void fgw_space_tell_kept_out(const struct fgw_grantee *grantee, bool is_kept_out)
 {
-    atomic_store(&grantee->account->split, is_kept_out);
+    if (fgw_space_is_best_effort(grantee)) { /* a critical one's account says there what it asks for */
+        atomic_store(&grantee->account->split, is_kept_out);
+    }
 }
 
 bool fgw_space_keeps_out(const struct fgw_grantee *grantee)
@@ -196,9 +198,12 @@ void fgw_space_note_round(const struct fgw_grantee *grantee, uint32_t signature,
 
 void fgw_control_set_class(struct fgw_control *control, uint32_t index, uint32_t class_number, uint32_t space)
 {
-    atomic_store(&control->decided->vgpus[index].space, (uint16_t)space);
-    atomic_store(&control->decided->vgpus[index].class_number, (uint16_t)class_number);
-    atomic_store(&control->accounts[index]->split, 0);
+    struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
+    const bool is_elsewhere = atomic_exchange(&vgpu->space, (uint16_t)space) != space;
+    const bool is_other = atomic_exchange(&vgpu->class_number, (uint16_t)class_number) != class_number;
+    if (is_elsewhere || is_other) { /* else a round may go on, and what it asks for stands */
+        atomic_store(&control->accounts[index]->split, 0);
+    }
 }
 
 void fgw_control_set_urgent(struct fgw_control *control, uint32_t index, bool is_urgent)
@@ -211,6 +216,12 @@ void fgw_control_set_urgent(struct fgw_control *control, uint32_t index, bool is
 void fgw_control_set_split(struct fgw_control *control, uint32_t index, uint32_t split)
 {
     atomic_store(&control->decided->vgpus[index].split, split);
+}
+
+void fgw_control_take_split_back(struct fgw_control *control, uint32_t index)
+{
+    atomic_store(&control->accounts[index]->split, 0);
+    fgw_control_let_in(control, index);
 }
 
 /* A round that is written while it is read is one of those that the worker says anything of: it is believed as the

@@ -51,12 +51,16 @@ static inline uint32_t fgw_space_split(const struct fgw_grantee *grantee)
     return atomic_load_explicit(&grantee->decided->split, memory_order_relaxed);
 }
 
+/* Gives what this critical vGPU's account says: what its rounds ask for, by whoever wrote the word last. */
+static inline uint32_t fgw_space_told_split(const struct fgw_grantee *grantee)
+{
+    return atomic_load(&grantee->account->split);
+}
+
 /* So many multiprocessors its device has. */
 void fgw_space_know_device(struct fgw_grantee *grantee, uint32_t nr_multiprocessors);
 /* Gives what stands there, by the word of the critical vGPU of this best-effort one's space. */
 uint32_t fgw_space_standing_split(const struct fgw_grantee *grantee);
-/* Tells whether another vGPU of this critical one's space is kept out so. */
-bool fgw_space_keeps_out(const struct fgw_grantee *grantee);
 /* Rings the bells of those, as the critical vGPU of this index asks for nothing any more. */
 void fgw_control_let_in(struct fgw_control *control, uint32_t index);
 /* Notes a round of this worker. */
@@ -68,9 +72,11 @@ void fgw_space_note_round(const struct fgw_grantee *grantee, uint32_t signature,
 uint32_t fgw_space_asked_split(const struct fgw_grantee *grantee);
 /* Says what rounds of this critical one ask for: what stands in the split word, if there is one. */
 void fgw_space_tell_split(const struct fgw_grantee *grantee, uint32_t split);
-/* Says whether the split leaves this best-effort vGPU no place for work that it has. When rounds ask for nothing any
- * more the bells of such are rung; while vGPUs are apart nobody's can be. */
+/* Says whether the split leaves this vGPU, if it is of best effort, no place for work that it has. When rounds ask for
+ * nothing any more the bells of such are rung; while vGPUs are apart nobody's can be. */
 void fgw_space_tell_kept_out(const struct fgw_grantee *grantee, bool is_kept_out);
+/* Tells whether another vGPU of this critical one's space is kept out so. */
+bool fgw_space_keeps_out(const struct fgw_grantee *grantee);
 /* Tells whether another vGPU of this one's space has the grant. */
 bool fgw_space_has_grant(const struct fgw_grantee *grantee);
 
@@ -78,6 +84,8 @@ bool fgw_space_has_grant(const struct fgw_grantee *grantee);
 void fgw_control_set_class(struct fgw_control *control, uint32_t index, uint32_t class_number, uint32_t space);
 void fgw_control_set_urgent(struct fgw_control *control, uint32_t index, bool is_urgent);
 void fgw_control_set_split(struct fgw_control *control, uint32_t index, uint32_t split);
+/* What rounds of this critical one asked for stands no more, or its space is about to see to that. */
+void fgw_control_take_split_back(struct fgw_control *control, uint32_t index);
 
 struct fgw_round_reading {
     uint32_t signature, split;

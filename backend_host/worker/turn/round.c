@@ -41,32 +41,31 @@ static uint32_t with_request(uint32_t signature, const struct fgw_request *reque
     return signature;
 }
 
-static CUresult write_on(struct fgw_worker *worker, CUstream stream, uint32_t split)
-{
-    return worker->driver.cuStreamWriteValue32_v2(stream, worker->turn->rounds.word, split,
-                                                  CU_STREAM_WRITE_VALUE_DEFAULT);
-}
-
-/* A word that the driver refuses is none. Best effort that cannot give way heeds what is told here (space_gate.h). */
-static void note_asked(struct fgw_worker *worker, CUresult result, uint32_t split)
+/* Room is told before it is written, and that it is taken back afterwards. So if another program of this vGPU, or the
+ * daemon, takes it back at the same time, nobody goes on believing in room that is not there. A word that the driver
+ * refuses is none. Best effort that cannot give way heeds what is told here (space_gate.h). */
+static void set_word(struct fgw_worker *worker, CUstream stream, uint32_t split)
 {
     struct fgw_rounds *rounds = &worker->turn->rounds;
-    if (result != CUDA_SUCCESS) {
+    if (split != 0) {
+        fgw_space_tell_split(&worker->grantee, split);
+    }
+    if (rounds->word != 0 && worker->driver.cuStreamWriteValue32_v2(stream, rounds->word, split,
+                                                                    CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) {
         rounds->word = 0;
     }
-    rounds->split = split;
-    fgw_space_tell_split(&worker->grantee, split);
+    if (split == 0) {
+        fgw_space_tell_split(&worker->grantee, 0);
+    }
 }
 
-/* On the stream of the round, so that its first work finds what stands there before it; on the worker's own while that
- * one may not have come to the last word, as two streams keep no order. */
-static CUresult write_before(struct fgw_worker *worker, struct fgw_stream *stream, uint32_t split)
+/* That of the round, so that its first work finds what stands there before it; the worker's own while that one may not
+ * have come to the last word, as two streams keep no order. */
+static CUstream stream_before(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
-    struct fgw_rounds *rounds = &worker->turn->rounds;
-    const CUstream side = rounds->taken_back_on;
-    const bool is_behind = side && worker->driver.cuStreamQuery(side) == CUDA_ERROR_NOT_READY;
-    rounds->taken_back_on = NULL;
-    return write_on(worker, is_behind ? side : stream->native, split);
+    const CUstream side = worker->turn->rounds.taken_back_on;
+    worker->turn->rounds.taken_back_on = NULL;
+    return side && worker->driver.cuStreamQuery(side) == CUDA_ERROR_NOT_READY ? side : stream->native;
 }
 
 static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
@@ -80,9 +79,10 @@ static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
     const bool is_whole = ++rounds->nr % WHOLE_EVERY == 0;
     const uint32_t wanted = is_whole ? FGW_SPLIT_WHOLE : fgw_space_split(&worker->grantee);
     const uint32_t split = fgw_space_is_urgent(worker->grantee.control, worker->grantee.number) ? wanted : 0;
-    if (split != rounds->split) {
-        note_asked(worker, rounds->word != 0 ? write_before(worker, stream, split) : CUDA_SUCCESS, split);
+    if (split != rounds->split || split != fgw_space_told_split(&worker->grantee)) {
+        set_word(worker, stream_before(worker, stream), split);
     }
+    rounds->split = split;
     rounds->asked = rounds->word != 0 ? split : 0;
 }
 
@@ -126,23 +126,35 @@ static bool is_vgpu_idle(const struct fgw_worker *worker)
     return !fgw_set_has_common(&worker->grantee.decided->members, &worker->grantee.control->grant->running);
 }
 
+static void write_zero(struct fgw_worker *worker)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    if (rounds->word != 0) {
+        struct fgw_context *before = worker->current;
+        struct fgw_context *context = before;
+        for (uint32_t i = 0; !context && i < FGW_MAX_CONTEXTS; i++) {
+            context = worker->contexts[i];
+        }
+        if (context && context->fault == CUDA_SUCCESS) {
+            fgw_context_make_current(worker, context);
+        }
+        rounds->taken_back_on = context && worker->current == context ? fgw_stream_side(worker) : NULL;
+        rounds->word = rounds->taken_back_on ? rounds->word : 0;
+    }
+    set_word(worker, rounds->taken_back_on, 0);
+}
+
 static void take_back(struct fgw_worker *worker)
 {
-    if (worker->turn->rounds.word == 0) {
-        note_asked(worker, CUDA_SUCCESS, 0);
-        return;
-    }
-    struct fgw_context *before = worker->current;
-    struct fgw_context *context = before;
-    for (uint32_t i = 0; !context && i < FGW_MAX_CONTEXTS; i++) {
-        context = worker->contexts[i];
-    }
-    if (context && context->fault == CUDA_SUCCESS) {
-        fgw_context_make_current(worker, context);
-    }
-    const CUstream side = context && worker->current == context ? fgw_stream_side(worker) : NULL;
-    note_asked(worker, side ? write_on(worker, side, 0) : CUDA_ERROR_INVALID_CONTEXT, 0);
-    worker->turn->rounds.taken_back_on = side;
+    write_zero(worker);
+    worker->turn->rounds.split = 0;
+}
+
+/* The round began while its vGPU was urgent, which it is no more. */
+static bool is_beyond_bound(const struct fgw_worker *worker)
+{
+    return worker->turn->rounds.split != 0 && fgw_space_told_split(&worker->grantee) != 0 &&
+           !fgw_space_is_urgent(worker->grantee.control, worker->grantee.number);
 }
 
 void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns)
@@ -150,6 +162,10 @@ void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns)
     end_if_over(worker);
     if (fgw_round_due_in_ns(worker, now_ns) == 0 && is_vgpu_idle(worker)) {
         take_back(worker);
+    } else if (is_beyond_bound(worker)) {
+        /* What was asked may come behind this, in a stream that waits: behind the round it is taken back again. */
+        write_zero(worker);
+        worker->turn->rounds.asked = 0;
     }
 }
 

@@ -6,7 +6,11 @@
  * the device, which is what others are compared with. The word is taken back by the worker behind the round
  * (room_behind.h).
  *
- * One that takes turns as all do, as it is not urgent, asks for nothing.
+ * One that takes turns as all do, as it is not urgent, asks for nothing, nor does one that was urgent when it began: a
+ * round may last for ever.
+ *
+ * Others write the word, too: other programs of the vGPU, and the daemon for one that died. So what stands there is
+ * what the account says, and a worker knows of itself whether it has to take it back.
  *
  * Wrong when: two programs of one critical vGPU have rounds at the same time. The word is taken back when one of them
  * is idle, unless the other still has work on the device.

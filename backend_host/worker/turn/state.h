@@ -71,7 +71,7 @@ struct fgw_rounds {
     uint32_t signature;      /* of what it does */
     uint32_t nr;
     uint32_t asked; /* by the round that goes on */
-    uint32_t split; /* that stands in the word by this worker */
+    uint32_t split; /* that this worker has asked for, and has to take back; 0: nothing */
 };
 
 struct fgw_space_gate {

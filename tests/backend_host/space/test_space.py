@@ -96,8 +96,19 @@ def pages() -> list[int]:
 
 
 @pytest.fixture
+def said() -> list[str]:
+    """What the space said of its split word."""
+    return []
+
+
+@pytest.fixture
 def make(
-    together: Together, start: WorkerStart, workers: Workers, pages: list[int], monkeypatch: pytest.MonkeyPatch
+    together: Together,
+    start: WorkerStart,
+    workers: Workers,
+    pages: list[int],
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[MakeSpace]:
     """A space whose vGPU 0 it is, with a warm worker."""
     monkeypatch.setattr(space_module, "_BETWEEN_S", 0.0)
@@ -111,7 +122,9 @@ def make(
         gave_up: Callable[[], None] = lambda: None, page: int = -1, after: threading.Event | None = None
     ) -> Space:
         space = Space(
-            *("web", 1, together, start, workers, 1, keep, gave_up, page, after), asks=lambda vgpu: vgpu == ASKS
+            *("web", 1, together, start, workers, 1, keep, gave_up, page, after),
+            asks=lambda vgpu: vgpu == ASKS,
+            cleared=lambda: said.append("said"),
         )
         made.append(space)
         workers.set_pool(0, space.pools[0])
@@ -201,17 +214,16 @@ def test_who_ends_in_disorder_is_reason_to_look(
 
 
 @pytest.fixture
-def cleared(monkeypatch: pytest.MonkeyPatch) -> list[OwnClient]:
-    """By whom the split word was made zero."""
-    found: list[OwnClient] = []
+def cleared(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> list[str]:
+    """That the split word was made zero, and that this was said."""
     clear = OwnClient.clear
 
     def note(client: OwnClient) -> None:
         clear(client)
-        found.append(client)
+        said.append("cleared")
 
     monkeypatch.setattr(OwnClient, "clear", note)
-    return found
+    return said
 
 
 @pytest.mark.parametrize(
@@ -227,7 +239,7 @@ def cleared(monkeypatch: pytest.MonkeyPatch) -> list[OwnClient]:
 def test_the_room_of_who_is_killed_is_given_back(
     make: MakeSpace,
     workers: Workers,
-    cleared: list[OwnClient],
+    cleared: list[str],
     status: int,
     vgpu: int,
     state: WorkerState,
@@ -241,7 +253,7 @@ def test_the_room_of_who_is_killed_is_given_back(
         other = space.pools[0].warm.pop()
     space.ended(status, _Reading(0, vgpu, state))  # type: ignore[arg-type]
     assert opens(space)
-    assert len(cleared) == is_given_back
+    assert cleared == ["cleared", "said"] * is_given_back
     other.stop()
 
 
@@ -316,7 +328,7 @@ def test_a_worker_is_told_to_end_before_it_is_killed(make: MakeSpace, together: 
     assert together.terminated == [pid], "once"
 
 
-def test_the_page_of_a_daemon_before_is_kept(make: MakeSpace, pages: list[int], cleared: list[OwnClient]) -> None:
+def test_the_page_of_a_daemon_before_is_kept(make: MakeSpace, pages: list[int], cleared: list[str]) -> None:
     """Who asked for room there may have died since."""
     first = make()
     assert opens(first)
@@ -326,7 +338,7 @@ def test_the_page_of_a_daemon_before_is_kept(make: MakeSpace, pages: list[int], 
     second = make(page=kept)
     assert opens(second)
     assert opens(second), "it has seen to all that was to do at its begin"
-    assert len(cleared) == 1
+    assert cleared == ["cleared", "said"]
     with second.page() as page:
         assert os.fstat(page).st_ino == pages[0]
     assert len(pages) == 1

@@ -27,9 +27,13 @@ class Played:
     def __init__(self) -> None:
         self.classes: dict[int, tuple[int, int]] = {}
         self.pools: dict[int, Any] = {}
+        self.taken_back: list[int] = []
 
     def set_class(self, vgpu: int, class_number: int, space: int) -> None:
         self.classes[vgpu] = (class_number, space)
+
+    def take_split_back(self, vgpu: int) -> None:
+        self.taken_back.append(vgpu)
 
     def set_pool(self, vgpu: int, pool: Any) -> None:
         self.pools[vgpu] = pool
@@ -112,6 +116,16 @@ def test_who_asks_best_effort_for_room() -> None:
     for vgpu, entitlement in enumerate((CRITICAL, BEST_EFFORT, Entitlement(space="web"))):
         found.join(vgpu, entitlement)
     assert [found._asks(vgpu) for vgpu in range(4)] == [True, False, False, True], "the last may have, and has left"
+
+
+def test_where_the_split_word_was_cleared_its_critical_one_asks_for_nothing() -> None:
+    played = Played()
+    found = spaces(played)
+    mail = Entitlement(vgpu_class="critical", qos="2", space="mail")
+    for vgpu, entitlement in enumerate((BEST_EFFORT, CRITICAL, mail)):
+        found.join(vgpu, entitlement)
+    found._has_cleared("web")
+    assert played.taken_back == [1]
 
 
 def test_what_waited_at_the_gate_does_not_fall() -> None:
