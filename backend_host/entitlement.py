@@ -301,6 +301,11 @@ PARAMETERS: Mapping[str, Parameter] = {
 PLAIN = Entitlement()
 """What a vGPU has when nobody says anything."""
 
+_FOR_LIFE = (
+    "a vGPU keeps what it was made with, for life: make another one so, by fairgv-host attach or fairgv-run, or this one anew: detach it, or "
+    "end its programs, first"
+)
+
 KEYS = frozenset(parameter.key for parameter in PARAMETERS.values())
 
 
@@ -313,24 +318,25 @@ def read_changes(written: Mapping[str, object], *, as_options: bool = False, is_
             try:
                 changes[name] = parameter.parse(written[parameter.key])
                 if parameter.is_for_life and not is_new:
-                    raise EntitlementError("a vGPU keeps what it was made with")
+                    raise EntitlementError(_FOR_LIFE)
             except EntitlementError as error:
                 raise EntitlementError(f"{parameter.option if as_options else parameter.key}: {error}") from None
     return changes
 
 
 def add_options(parser: argparse.ArgumentParser, *, is_new: bool = True) -> None:
-    """An option for each field that the entitlement of a vGPU, new or not, can get. One that is not given is not said."""
+    """An option for each field that the entitlement of a vGPU, new or not, can get. One that is not given is not said. Those that one which is
+    there cannot get are refused with what to do, and not shown."""
     for parameter in PARAMETERS.values():
-        if parameter.is_for_life and not is_new:
-            continue
+        is_kept = parameter.is_for_life and not is_new
         parser.add_argument(
             parameter.option,
             dest=parameter.key,
-            type=_argument(parameter),
+            type=_refusing if is_kept else _argument(parameter),
+            action=_OneForLife if parameter.is_for_life else "store",
             default=argparse.SUPPRESS,
             metavar=parameter.metavar,
-            help=parameter.help,
+            help=argparse.SUPPRESS if is_kept else parameter.help,
         )
 
 
@@ -342,6 +348,22 @@ def given_options(options: argparse.Namespace) -> dict[str, Any]:
 def option_names() -> str:
     """Those that can change, for a sentence: `--weight or --memory`."""
     return " or ".join(parameter.option for parameter in PARAMETERS.values() if not parameter.is_for_life)
+
+
+class _OneForLife(argparse.Action):
+    """Of other options the last one holds."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        before = getattr(namespace, self.dest, values)
+        if before != values:
+            raise argparse.ArgumentError(self, f"a vGPU has one, for life: give {before} or {values}, not both")
+        setattr(namespace, self.dest, values)
+
+
+def _refusing(text: str) -> Any:
+    raise argparse.ArgumentTypeError(_FOR_LIFE)
 
 
 def _argument(parameter: Parameter) -> Callable[[str], Any]:

@@ -140,11 +140,11 @@ class Requests:
         name = None if request.get("name") is None else str(request["name"])
         vgpu = self._parts.vgpus.open_session(
             name,
-            self._parts.config.vgpu.changed(said),
+            self._parts.config.vgpu,
             region_bytes,
             session.uid,
             lambda vgpu: check_join(vgpu, said, said_bytes, self._parts.gpus),
-            self._limited(session.uid, name, said) if self._roles.is_limited(session) else None,
+            self._made(session, name, said),
         )
         if vgpu in session.opened:
             self._parts.vgpus.close_session(vgpu)  # it is there for as long as the connection, which counts once
@@ -155,9 +155,14 @@ class Requests:
         session.send_fd = vgpu.region.fileno()
         return {"name": vgpu.name, "guest_library": self._parts.config.guest_library}
 
-    def _limited(self, uid: int, name: str | None, said: Changes) -> Callable[[Sequence[Entitlement]], Entitlement]:
+    def _made(
+        self, session: Session, name: str | None, said: Changes
+    ) -> Callable[[Sequence[Entitlement]], Entitlement]:
+        """What a new vGPU gets. Of one that is there already this says nothing: what was said may be right beside what that has."""
         config = self._parts.config
-        return lambda others: within_limits(uid, name, said, config.vgpu, others, config.users)
+        if not self._roles.is_limited(session):
+            return lambda _: config.vgpu.changed(said)
+        return lambda others: within_limits(session.uid, name, said, config.vgpu, others, config.users)
 
     def _reload(self, session: Session, request: Message) -> Message:
         changes = self._parts.reloading.run()

@@ -58,9 +58,9 @@ class VGpuRegistry(Relocating):
         region_bytes: int,
         uid: int,
         check_join: Callable[[VGpu], None] = lambda _: None,
-        limited: Callable[[Sequence[Entitlement]], Entitlement] | None = None,
+        made: Callable[[Sequence[Entitlement]], Entitlement] | None = None,
     ) -> VGpu:
-        """A vGPU for a command of user `uid`; joining one of the same name and user shares it, which `check_join` may refuse. `limited`: what
+        """A vGPU for a command of user `uid`; joining one of the same name and user shares it, which `check_join` may refuse. `made`: what
         a new one gets beside the user's others, instead of `entitlement`. RefusedError says why not."""
         if name is not None and NAME.fullmatch(name) is None:
             raise RefusedError(f"{name!r} is no name for a vGPU; use letters, digits, '.', '_', '-', at most 64")
@@ -69,8 +69,8 @@ class VGpuRegistry(Relocating):
             if vgpu is None:
                 self.check_open()
                 name = self._new_name() if name is None else name
-                if limited is not None:
-                    entitlement = limited([each.entitlement for each in self._of_user(uid)])
+                if made is not None:
+                    entitlement = made([each.entitlement for each in self._of_user(uid)])
                 memory = sealed_memory(name, region_bytes)
                 vgpu = self._create(Wanted(name, "session", entitlement, uid, Wake.FUTEX), memory)
                 vgpu.gpu.coscheduler.add_user(vgpu.index, name, uid)

@@ -183,6 +183,24 @@ def test_what_nobody_says_is_as_configured(tmp_path: Path) -> None:
     stop_host(host)
 
 
+def test_who_joins_a_vgpu_is_told_what_that_has(tmp_path: Path) -> None:
+    """Not what a new one would have beside what was said."""
+    host = start_host(tmp_path, nr_warm_workers=0)
+    critical = {"class": "critical", "qos": "1.2"}
+    with connect(tmp_path) as first, connect(tmp_path) as second:
+        os.close(first.ask("open", name="fast", region_bytes=REGION_BYTES, **critical)["fd"])
+        there = r"^--qos: the vGPU fast is there already, with another one \(.*class critical.*change it: fairgv-host set fast"
+        with pytest.raises(RefusedError, match=there):
+            second.ask("open", name="fast", region_bytes=REGION_BYTES, qos="3")
+        os.close(second.ask("open", name="fast", region_bytes=REGION_BYTES, qos="1.2")["fd"])
+    with (
+        connect(tmp_path) as third,
+        pytest.raises(FairGVError, match="--qos is for critical vGPUs, and this one is fair"),
+    ):
+        third.ask("open", name="slow", region_bytes=REGION_BYTES, qos="3")
+    stop_host(host)
+
+
 def test_of_two_daemons_started_at_once_one_serves(tmp_path: Path) -> None:
     started = [launch(config(tmp_path)) for _ in range(3)]
     answers = []

@@ -208,7 +208,29 @@ def test_what_stays_for_life() -> None:
     later = argparse.ArgumentParser()
     add_options(later, is_new=False)
     assert "--gpu" not in later.format_help()
+    assert "--space" not in later.format_help()
     assert Entitlement(2, gpu="0").followed_by(Entitlement(5, 4096, "1")) == Entitlement(5, 4096, "0")
+
+
+@pytest.mark.parametrize("option", ["--space", "--gpu"])
+def test_one_that_is_there_keeps_what_stays_for_life(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    later = argparse.ArgumentParser()
+    add_options(later, is_new=False)
+    with pytest.raises(SystemExit):
+        later.parse_args([option, "1"])
+    said = capsys.readouterr().err
+    assert (
+        f"argument {option}: a vGPU keeps what it was made with, for life: make another one so, by fairgv-host" in said
+    )
+
+
+@pytest.mark.parametrize("option", ["--space", "--gpu"])
+def test_what_stays_for_life_is_said_once(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert vars(parser().parse_args([option, "1", option, "1"])) == {option.removeprefix("--"): "1"}
+    with pytest.raises(SystemExit):
+        parser().parse_args([option, "1", option, "2"])
+    assert f"argument {option}: a vGPU has one, for life: give 1 or 2, not both" in capsys.readouterr().err
+    assert vars(parser().parse_args(["--weight", "1", "--weight", "2"])) == {"weight": 2}
 
 
 def test_none_exists_that_is_not_allowed() -> None:
