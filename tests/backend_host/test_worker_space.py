@@ -23,6 +23,9 @@ from tests.backend_host.worker_harness import SOFTGPU, Host, Served, tenant_of
 from tests.end_to_end.host import wait_until
 
 ENDLESS_NS = 3600 * NS_PER_S
+LONG_NS = 6_000_000
+NR, NR_AT_ONCE = 60, 8
+"""Kernels that are launched in a row, and more of them than a slice is long."""
 NOT_READY = 600
 WHOLE = 0xFFFFFFFF
 BOXES = {"mode": 1, "waits_for_variant": 1, "threshold_blocks": 360_000, "least_blocks": 1500, "part_ns": 200_000}
@@ -100,6 +103,26 @@ def test_a_critical_kernel_ends_while_an_endless_one_of_its_space_goes_on(make: 
     assert best.is_at_work()
     assert best.served.host.control.holder().vgpu == best.served.vgpu
     assert critical.reading().out_of_turn_ns == critical.served.gpu_ns() - in_turns_ns > 0, "beside another's turn"
+
+
+def test_a_critical_one_beside_anothers_turn_queues_what_its_limit_leaves(make: Make) -> None:
+    """However much keeps a device busy: that could not be taken back, and its vGPU would pay for it for ten times as long."""
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control, vgpu = critical.served.host.control, critical.served.vgpu
+    for value in range(4):
+        critical.kernels.late(value, ns=LONG_NS)
+        assert critical.kernels.value() == value
+    wait_until(lambda: critical.reading().phase == "out", "its turn is over")
+    best.begin_endless()
+    control.set_limit(vgpu, 100)
+    nr_before = critical.reading().nr_launches
+    for value in range(1, NR + 1):
+        critical.kernels.late(value, ns=LONG_NS)
+    wait_until(lambda: critical.reading().limited_ns > 0, "it is held back")
+    assert 0 < critical.reading().nr_launches - nr_before < NR_AT_ONCE
+    control.set_limit(vgpu, 0)
+    assert critical.kernels.value() == NR
+    assert best.is_at_work()
 
 
 @pytest.mark.parametrize(

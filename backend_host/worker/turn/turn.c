@@ -85,6 +85,13 @@ static bool fits_turn(struct fgw_worker *worker)
     return fgw_nr_running(worker) < fgw_queue_most(worker, outlook.left_ns);
 }
 
+/* Tells whether one more ends with what the limit leaves, where no turn is needed. */
+static bool fits_limit(struct fgw_worker *worker)
+{
+    const uint64_t allowed_ns = fgw_allowance_left_ns(&worker->grantee, fgw_clock_ns());
+    return allowed_ns != 0 && fgw_nr_running(worker) < fgw_queue_most(worker, allowed_ns);
+}
+
 bool fgw_turn_begin(struct fgw_worker *worker)
 {
     if (worker->turn->is_displaced || worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
@@ -105,17 +112,17 @@ bool fgw_turn_begin(struct fgw_worker *worker)
     if (!fgw_yield_is_over(worker)) {
         return false;
     }
+    const bool is_limited = fgw_allowance_is_limited(&worker->grantee);
     if (needs_no_turn) {
-        return worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
+        return is_limited ? fits_limit(worker) : worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
     }
     const bool others_wait = fgw_grant_others_wait(&worker->grantee);
     if (worker->turn->phase == FGW_PHASE_IDLE) {
         fgw_patience_end_hold(worker, others_wait, clock_unless(now_ns));
         fgw_phase_change(worker, FGW_PHASE_READY);
     }
-    return others_wait || fgw_allowance_is_limited(&worker->grantee)
-               ? fits_turn(worker)
-               : worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
+    return others_wait || is_limited ? fits_turn(worker)
+                                     : worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
 }
 
 /* Tells whether a grant is wanted for something: for a backlog that is gated it is not. */
