@@ -53,7 +53,7 @@ class Climb(Walk):
         super().watch(outcome)
         if not outcome.holds and outcome.split != self.given.grid.whole:
             self.resume(self._tries(self._along), MOST_OVER)
-        elif outcome.holds and outcome.now_ns - self._settled_ns >= LOOK_AGAIN_NS:
+        elif self.seen[outcome.split].holds and outcome.now_ns - self._settled_ns >= LOOK_AGAIN_NS:
             self._settled_ns = outcome.now_ns
             self.seen = {outcome.split: outcome}
             is_whole = outcome.split == self.given.grid.whole

@@ -159,6 +159,18 @@ def test_where_there_is_nothing_between_it_takes_all_or_nothing(slowdown: float,
     assert search.split == ends
 
 
+def test_it_does_not_look_again_from_a_split_that_it_leaves() -> None:
+    """As too many of all its rounds were over the target, the last twenty of which were not."""
+    surface = line(GRID)
+    search, now_ns = settled(surface, 1.5)
+    before = search.split
+    for at_ns in (now_ns, now_ns, now_ns + LOOK_AGAIN_NS):
+        assert search.split == before
+        search.tell(Outcome(before, 0.9, 0.9, 1.35, surface[before].progress, 20, 1, at_ns))
+    assert not search.seen[before].holds
+    assert search.best() != before
+
+
 @pytest.mark.parametrize(("every", "is_left"), [(200, False), (30, True)])
 def test_settled_it_leaves_what_is_over_the_target_once_in_fewer_than_a_hundred_rounds(
     every: int, is_left: bool
