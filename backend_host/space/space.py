@@ -190,9 +190,10 @@ class Space:
             return
         self.look()
         if last is not None and last.state is not WorkerState.WARM and self._asks(last.vgpu):
-            self._give_room_back()
+            self.give_room_back()
 
-    def _give_room_back(self) -> None:
+    def give_room_back(self) -> None:
+        """Who asked for it cannot. Returns at once."""
         self._asked.put(_Look(clears=True))
 
     def look(self) -> None:
@@ -311,7 +312,7 @@ class Space:
         if keeps_page and self._page >= 0:
             try:
                 self._client.take(self._page)
-                self._give_room_back()  # who asked for it may have died while nobody saw to that
+                self.give_room_back()  # who asked for it may have died while nobody saw to that
                 return
             except ClientError as error:
                 log.warning("the space %s gets another page: %s", self.name, error)

@@ -146,12 +146,15 @@ class Spaces:
             return {vgpu: each for vgpu, each in self._members.items() if each.vgpu_class == CRITICAL}
 
     def look_at(self, vgpu: int) -> None:
-        """A worker of this vGPU says what may be the end of its space."""
+        """A worker of this vGPU says what may be the end of its space. Where that goes on, the worker has no context that gives back the room
+        it asked for."""
         with self._lock:
             entitlement = self._members.get(vgpu)
             space = None if entitlement is None else self._spaces.get(entitlement.space)
         if space is not None:
             space.look()
+            if self._asks(vgpu):
+                space.give_room_back()
 
     def why_turns(self, name: str) -> str:
         """Why the vGPUs of this space take turns; empty: they do not."""

@@ -11,6 +11,7 @@ from backend_host.errors import FairGVError, RefusedError
 from backend_host.restart.store import Store
 from backend_host.space.gated import Gated
 from backend_host.space.setting import SpaceSettings
+from backend_host.space.space import Space
 from backend_host.space.spaces import Spaces
 from backend_host.space.together import Together
 from backend_host.worker_start import WorkerStart
@@ -116,6 +117,17 @@ def test_who_asks_best_effort_for_room() -> None:
     for vgpu, entitlement in enumerate((CRITICAL, BEST_EFFORT, Entitlement(space="web"))):
         found.join(vgpu, entitlement)
     assert [found._asks(vgpu) for vgpu in range(4)] == [True, False, False, True], "the last may have, and has left"
+
+
+@pytest.mark.parametrize(("vgpu", "steps"), [(0, ["look", "give back"]), (1, ["look"]), (7, [])])
+def test_the_room_of_a_program_with_a_sticky_error_is_given_back(vgpu: int, steps: list[str]) -> None:
+    found, done = spaces(Played()), list[str]()
+    for number, entitlement in enumerate((CRITICAL, BEST_EFFORT)):
+        found.join(number, entitlement)
+    space = SimpleNamespace(look=lambda: done.append("look"), give_room_back=lambda: done.append("give back"))
+    found._spaces["web"] = cast(Space, space)
+    found.look_at(vgpu)
+    assert done == steps
 
 
 def test_where_the_split_word_was_cleared_its_critical_one_asks_for_nothing() -> None:
