@@ -34,6 +34,7 @@ from tests.backend_host.swapping import (
     wait_for,
     words,
 )
+from tests.backend_host.test_host_functions import MAILBOX, open_mailbox, posted, rearm
 from tests.backend_host.worker_guest import PRIMARY, STREAM, make_region
 from tests.backend_host.worker_harness import Host, Served
 from tests.end_to_end.host import wait_until
@@ -403,6 +404,25 @@ def test_a_value_that_is_to_be_written_keeps_memory(tmp_path: Path) -> None:
         bring_out(served)
         set_target(served, CAPACITY)
         assert first_word(guest, address) == 9
+
+
+def test_what_stands_behind_a_host_function_ends_before_memory_goes(served: Served) -> None:
+    """The function returns only once the memory has to go."""
+    guest = served.guest
+    [address] = filled(guest, 1)
+    guest._free.remove(MAILBOX)
+    open_mailbox(guest)
+    guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+    guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=1)
+    guest.cast_off("cuMemsetD32Async", dstDevice=address, ui=9, N=1, hStream=STREAM)
+    guest.ok("cuMemGetInfo_v2")
+    set_target(served, 0)
+    wait_for(served, lambda each: each.keeps is Keeps.FOR_WORK, "it says why it stays")
+    assert posted(guest) == (1, 0)
+    rearm(guest)
+    wait_for(served, lambda each: each.resident_bytes == 0, "it has gone")
+    set_target(served, CAPACITY)
+    assert first_word(guest, address) == 9
 
 
 def test_a_client_that_ends_while_memory_is_on_its_way(served: Served) -> None:

@@ -10,11 +10,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend_host.device.readings import Motion, Stage, WorkerReading
+from backend_host.device.readings import Keeps, Motion, Stage, WorkerReading
 from ivshmem.region import Region
 from tests.backend_host.swapping import CAPACITY, DEVICE, SPAN, bring_out, set_target, wait_for
+from tests.backend_host.test_host_functions import MAILBOX, open_mailbox, posted, rearm
 from tests.backend_host.test_worker_order import Kernels
-from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, Guest, kernel_image, make_region
+from tests.backend_host.worker_guest import (
+    FUNCTION,
+    MODULE,
+    NO_CHUNK,
+    PRIMARY,
+    STREAM,
+    Guest,
+    kernel_image,
+    make_region,
+)
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
@@ -389,6 +399,29 @@ def test_it_is_asked_before_its_program_is_paused(region: Region) -> None:
         looking.let_end()
         looking.await_end(end)
         assert looking.nr_gave_way() == 1
+
+
+def test_it_waits_for_what_stands_behind_a_host_function(region: Region) -> None:
+    """It does not look at the word that asks it, and ends by what comes behind the function once its vGPU is to move."""
+    with contextlib.closing(Host(SOFTGPU)) as host:
+        served = Served(host, region, quota_bytes=1 << 30, memory="span")
+        guest = served.primary()
+        guest.ok("span_open", address=SPAN, bytes=4 * DEVICE)
+        guest._free.remove(MAILBOX)
+        open_mailbox(guest)
+        looking = Looking(served)
+        word = looking.allocate()
+        assert looking.attach(looking.memory) == 0
+        end = looking.look(word)
+        guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+        guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=1)
+        guest.cast_off("cuMemsetD32Async", dstDevice=word, ui=1, N=1, hStream=STREAM)
+        assert posted(guest) == (1, 0)
+        host.control.set_motion(served.vgpu, Motion.STAND)
+        wait_until(lambda: looking.reading().keeps is Keeps.FOR_WORK, "it is to stand")
+        rearm(guest)
+        looking.await_end(end)
+        wait_until(lambda: looking.reading().stage is Stage.STANDS, "it stands")
 
 
 def fuzzed(guest: Guest) -> Iterator[bytes]:

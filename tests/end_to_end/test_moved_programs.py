@@ -13,6 +13,8 @@ from tests.end_to_end.host import PROGRAM_NAMES, Host, comparable, start_host, s
 WEB = ("--vgpu", "web")
 MOST_RUNS = 20
 """Of a program that ends before it can move."""
+UNBOUND = "random_unbound"
+"""Goes by replay, in a test of its own."""
 TOGETHER = tuple(name for name in PROGRAM_NAMES if name.startswith(("ipc_", "share_")) or name == "sharing")
 """What two programs share keeps both where they are, for as long as one of them has it."""
 
@@ -64,7 +66,7 @@ class Restless:
             self.with_programs.append(migration["plan"]["mover"] if is_done else migration["reason"])
 
 
-@pytest.mark.parametrize("program", [name for name in PROGRAM_NAMES if name not in TOGETHER])
+@pytest.mark.parametrize("program", [name for name in PROGRAM_NAMES if name not in (*TOGETHER, UNBOUND)])
 def test_same_output_as_natively(host: Host, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     with monkeypatch.context() as alone:
         alone.setenv("CUDA_VISIBLE_DEVICES", "0")  # a guest sees one
@@ -76,3 +78,13 @@ def test_same_output_as_natively(host: Host, monkeypatch: pytest.MonkeyPatch, pr
             if restless.with_programs:
                 break
     assert restless.with_programs
+
+
+def test_random_work_that_nothing_binds_moves_by_replay(host: Host) -> None:
+    with Restless(host) as restless:
+        for seed in range(1, MOST_RUNS * 20, 20):
+            guest = host.guest(UNBOUND, str(seed), "20", "300", options=WEB)
+            assert guest.stdout.endswith("PASS\n"), (guest.stdout, guest.stderr, restless.with_programs)
+            if "replay" in restless.with_programs:
+                break
+    assert "replay" in restless.with_programs

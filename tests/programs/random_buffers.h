@@ -1,6 +1,6 @@
 /*
  * Random numbers, and buffers of every kind of memory with what each must hold worked out beside it, for
- * random_work.cu. A buffer is used in one stream at a time, and goes to another by an event.
+ * random_steps.h. A buffer is used in one stream at a time, and goes to another by an event.
  */
 #ifndef TESTS_PROGRAMS_RANDOM_BUFFERS_H
 #define TESTS_PROGRAMS_RANDOM_BUFFERS_H

@@ -204,7 +204,7 @@ enum fgw_parts_state fgw_parts_submit(struct fgw_worker *worker, const struct fg
     *result = stream ? collect(worker, stream, fgw_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
     parts->is_let_go |= fgw_parts_are_stuck(worker);
     while (*result == CUDA_SUCCESS && !is_out(parts)) {
-        if (!has_room(worker) || !fgw_queue_has_room(worker) || !fgw_turn_begin(worker) ||
+        if (worker->turn->is_displaced || !has_room(worker) || !fgw_queue_has_room(worker) || !fgw_turn_begin(worker) ||
             (fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, stream))) {
             return FGW_PARTS_MORE;
         }

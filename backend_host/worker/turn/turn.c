@@ -94,7 +94,7 @@ static bool fits_limit(struct fgw_worker *worker)
 
 bool fgw_turn_begin(struct fgw_worker *worker)
 {
-    if (worker->turn->is_displaced || worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
+    if (worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
         return false;
     }
     uint64_t now_ns = 0; /* not read */
@@ -129,8 +129,8 @@ bool fgw_turn_begin(struct fgw_worker *worker)
 static bool has_pending(const struct fgw_worker *worker)
 {
     const struct fgw_turn *turn = worker->turn;
-    return !turn->is_displaced &&
-           (turn->is_wanted_behind || (turn->has_backlog && fgw_queue_has_room(worker) && !turn->is_gated));
+    return turn->is_wanted_behind ||
+           (!turn->is_displaced && turn->has_backlog && fgw_queue_has_room(worker) && !turn->is_gated);
 }
 
 /* The next one is awake when the slice ends. Told once in a slice, and not when another slice is this vGPU's too. */
@@ -216,10 +216,10 @@ static void go_on(struct fgw_worker *worker, struct fgw_outlook *outlook, bool i
 {
     if (is_running) {
         fgw_phase_change(worker, FGW_PHASE_RUNNING);
-    } else if (worker->turn->is_displaced) {
-        give_up(worker, outlook->now_ns);
     } else if (has_pending(worker)) {
         fgw_phase_change(worker, FGW_PHASE_READY);
+    } else if (worker->turn->is_displaced) {
+        give_up(worker, outlook->now_ns);
     } else if (worker->turn->phase != FGW_PHASE_IDLE) {
         fgw_patience_begin_hold(worker, outlook->now_ns);
     } else if (fgw_patience_is_over(worker, outlook)) {

@@ -6,7 +6,8 @@
 
 /* A device that preempts has ways off it, and engines for copies beside turns: finds out which. */
 void fgw_turn_know_device(struct fgw_worker *worker);
-/* Tells whether one more submission may be made now. */
+/* Tells whether one more submission may be made now, or whether what stands behind a host function may begin. A
+ * displaced worker may begin that, and submits nothing: its memory does not leave before that has ended. */
 bool fgw_turn_begin(struct fgw_worker *worker);
 /* The loop calls it after each round: it charges, and leaves the grant when there is nothing to do or the slice is
  * over. */
@@ -40,11 +41,11 @@ static inline void fgw_turn_set_displaced(struct fgw_worker *worker, bool is_dis
     worker->turn->is_displaced = is_displaced;
 }
 
-/* Tells whether a displaced worker would ask for a turn. */
+/* Tells whether a displaced worker has something to submit. */
 static inline bool fgw_turn_awaits_memory(const struct fgw_worker *worker)
 {
     const struct fgw_turn *turn = worker->turn;
-    return turn->is_displaced && (turn->is_wanted_behind || (turn->has_backlog && !turn->is_gated));
+    return turn->is_displaced && turn->has_backlog && !turn->is_gated;
 }
 
 static inline void fgw_turn_set_wanted_behind(struct fgw_worker *worker, bool is_wanted)

@@ -160,7 +160,8 @@ static void count_end(struct fgw_worker *worker, uint64_t took_ns)
     fgw_count(&worker->slot->gave_way_ns, took_ns);
 }
 
-/* What was taken off the device, or is given its turn again, has not given way: in its turn the word is taken back. */
+/* What was taken off the device, or is given its turn again, has not given way: in its turn the word is taken back. So
+ * it is for what stands behind a host function, which may be what a kernel waits for: then all are asked. */
 void fgw_yield_poll(struct fgw_worker *worker)
 {
     struct fgw_yields *yields = &worker->turn->yields;
@@ -172,7 +173,7 @@ void fgw_yield_poll(struct fgw_worker *worker)
         count_end(worker, fgw_clock_ns() - yields->asked_ns);
         yields->asked_ns = 0;
     }
-    if (worker->turn->is_displaced) {
+    if (worker->turn->is_displaced && !worker->turn->is_wanted_behind) {
         fgw_yield_ask(worker);
     } else if (yields->is_dirty && fgw_turn_is_user(worker) && fgw_grant_has(&worker->grantee)) {
         take_back(worker);
