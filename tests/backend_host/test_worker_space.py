@@ -114,7 +114,7 @@ def test_a_critical_one_beside_anothers_turn_queues_what_its_limit_leaves(make: 
         assert critical.kernels.value() == value
     wait_until(lambda: critical.reading().phase == "out", "its turn is over")
     best.begin_endless()
-    control.set_limit(vgpu, 100)
+    control.set_limit(vgpu, 1)  # of a thousand: what it may have meanwhile is nothing
     nr_before = critical.reading().nr_launches
     for value in range(1, NR + 1):
         critical.kernels.late(value, ns=LONG_NS)
