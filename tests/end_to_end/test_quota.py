@@ -29,16 +29,16 @@ def entry(host: Host, name: str) -> dict[str, Any]:
 
 
 def test_a_turn_is_as_long_as_a_burst(host: Host) -> None:
-    """Four kernels of 4 ms, then a pause. On a machine that is busy a burst takes longer, never less."""
+    """Four kernels of 4 ms, then a pause. On a machine that is busy a burst takes longer; one whose program is off its processor between two
+    launches counts as two, and its turns follow that for a while."""
     command = [sys.executable, "-m", "backend_host.run", "--state-dir", str(host.state_dir), "--vgpu", "bursts", "--"]
     shape = ["--kernel-us", str(KERNEL_US), "--queue", str(NR_KERNELS), "--sleep-us", "30000", "--seconds", "600"]
     child = subprocess.Popen([*command, str(build("spin")), *shape], stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: any(each["nr_bursts"] > 8 for each in entry(host, "bursts")["clients"]), "it has bursts")
-        wait_until(lambda: entry(host, "bursts")["turn_ns"] != SLICE_NS, "its turns follow")
+        wait_until(lambda: entry(host, "bursts")["turn_ns"] > BURST_NS * 3 // 4, "its turns follow")
         told = entry(host, "bursts")
-        assert told["turn_ns"] > BURST_NS * 3 // 4, json.dumps(told)
-        assert told["clients"][0]["burst_ns"] > BURST_NS * 3 // 4
+        assert told["clients"][0]["burst_ns"] > BURST_NS * 3 // 4, json.dumps(told)
         assert told["clients"][0]["burst_gap_ns"] > 0
     finally:
         child.terminate()
