@@ -3,28 +3,13 @@
 #include <stdbool.h>
 
 #include "page/account.h"
-#include "page/bell.h"
 #include "page/control.h"
 #include "page/grant.h"
+#include "page_alone.h"
 #include "stepping.h"
 
 static struct fgw_control *control;
 static struct fgw_grantee grantee;
-
-uint64_t fgw_clock_ns(void)
-{
-    return 0;
-}
-
-void fgw_bell_ring(_Atomic uint32_t *bell)
-{
-    (void)bell;
-}
-
-void fgw_control_ring_bell(struct fgw_control *at)
-{
-    (void)at;
-}
 
 /* A page with one vGPU, which has a limit in thousandths, and a worker. */
 bool begin(const int *objects, uint64_t slice_ns, uint32_t permille)

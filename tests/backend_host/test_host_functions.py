@@ -64,6 +64,19 @@ def posted(guest: Guest) -> tuple[int, int]:
     return int.from_bytes(payload[:8], "little"), int.from_bytes(payload[8:12], "little")
 
 
+def take_mailbox(guest: Guest) -> None:
+    """Before anything of the guest goes on for long, which may have the mailbox's place for its answer."""
+    guest._free.remove(MAILBOX)
+    open_mailbox(guest)
+
+
+def set_behind_function(guest: Guest, address: int, value: int) -> None:
+    """A word that a stream of its own sets once its function has returned: `posted` tells of the call, and `rearm` lets it return."""
+    guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=NON_BLOCKING)
+    guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=1)
+    guest.cast_off("cuMemsetD32Async", dstDevice=address, ui=value, N=1, hStream=STREAM)
+
+
 def is_posted(guest: Guest) -> bool:
     return guest.read(slot_of(guest), 4) == DONE.to_bytes(4, "little")
 

@@ -21,6 +21,7 @@ from backend_host.listing import listing
 from backend_host.machines import LOOK_S, Machines, MachineSight, Wanted
 from backend_host.service.events import Events
 from backend_host.statistics import VGpuStatistics
+from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.errors import VmError
 from backend_host.vm.process import MachineProcess
@@ -44,6 +45,15 @@ class House:
     def another(self, pattern: str = "") -> Machines:
         """As the next daemon has."""
         return Machines(self.registry, TABLE_HASH, self.folder, self.events, pattern, Entitlement(weight=2))
+
+    def keep_over_restart(self, path: Path) -> VGpu:
+        """The vGPU of the machine `vm` with this file, which the next daemon has and nobody has asked that for."""
+        self.keep(Wanted("vm", path, Entitlement()))
+        vgpu = self.registry._vgpus["vm"]
+        vgpu.is_unclaimed = True
+        self.machines.stop()
+        self.machines = self.another()
+        return vgpu
 
     def vgpus(self) -> dict[str, VGpuStatistics]:
         return {vgpu.name: vgpu for vgpu in self.registry.statistics()}
@@ -358,11 +368,7 @@ def test_one_that_is_to_be_elsewhere_after_a_restart(house: House) -> None:
     """Its programs go on, and it stays as long as its file does, as without a restart."""
     elsewhere = Entitlement(weight=3, gpu="0", space="one")
     with memory_file() as path:
-        house.keep(Wanted("vm", path, Entitlement()))
-        before = house.registry._vgpus["vm"]
-        before.is_unclaimed = True
-        house.machines.stop()
-        house.machines = house.another()
+        before = house.keep_over_restart(path)
         for _ in range(2):
             house.keep(Wanted("vm", path, elsewhere))
             assert house.registry._vgpus["vm"] is before
@@ -373,11 +379,7 @@ def test_one_that_is_to_be_elsewhere_after_a_restart(house: House) -> None:
 def test_one_that_asks_too_much_after_a_restart(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the vGPU that it had once that is corrected, and nothing is left open meanwhile."""
     with memory_file() as path:
-        house.keep(Wanted("vm", path, Entitlement()))
-        before = house.registry._vgpus["vm"]
-        before.is_unclaimed = True
-        house.machines.stop()
-        house.machines = house.another()
+        before = house.keep_over_restart(path)
         house.registry.open_session("beside", Entitlement(request=80), REGION_BYTES, os.getuid())
         nr_open = len(list(Path("/proc/self/fd").iterdir()))
         house.keep(Wanted("vm", path, Entitlement(request=50)))

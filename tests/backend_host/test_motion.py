@@ -17,7 +17,7 @@ from backend_host.worker.build_ffi import HERE
 from ivshmem.passing import send_with
 from ivshmem.region import ClientState
 from tests.backend_host.swapping import DEVICE, SPAN, STEP, filled, first_word, numbered, words
-from tests.backend_host.test_host_functions import MAILBOX, open_mailbox, posted, rearm
+from tests.backend_host.test_host_functions import posted, rearm, set_behind_function, take_mailbox
 from tests.backend_host.worker_guest import STREAM, make_region, wait_for_state
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
@@ -230,11 +230,8 @@ def test_what_stands_behind_a_host_function_ends_before_it_stands(served: Served
     """The function returns only once the vGPU is to stand, and what is behind it has begun nowhere but there."""
     guest = served.guest
     [address] = filled(guest, 1)
-    guest._free.remove(MAILBOX)
-    open_mailbox(guest)
-    guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
-    guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=1)
-    guest.cast_off("cuMemsetD32Async", dstDevice=address, ui=5, N=1, hStream=STREAM)
+    take_mailbox(guest)
+    set_behind_function(guest, address, 5)
     assert guest.call("cuStreamQuery", hStream=STREAM).result == NOT_READY
     move_to(served, Motion.STAND)
     wait_for(served, lambda each: each.keeps is Keeps.FOR_WORK, "it says why not")

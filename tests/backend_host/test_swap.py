@@ -34,7 +34,7 @@ from tests.backend_host.swapping import (
     wait_for,
     words,
 )
-from tests.backend_host.test_host_functions import MAILBOX, open_mailbox, posted, rearm
+from tests.backend_host.test_host_functions import posted, rearm, set_behind_function, take_mailbox
 from tests.backend_host.worker_guest import PRIMARY, STREAM, make_region
 from tests.backend_host.worker_harness import Host, Served
 from tests.end_to_end.host import wait_until
@@ -213,18 +213,19 @@ def test_a_wait_for_memory_is_no_pause(served: Served) -> None:
     addresses = filled(guest, 3)
     assert served.gpu_ns() > 0
     bring_out(served)
+    nr_before = nr_bursts()  # on a busy host it may have paused before
     paused_ns = time.monotonic_ns()
     wait_until(lambda: time.monotonic_ns() - paused_ns > PAUSE_NS, "it pauses")
-    assert nr_bursts() == 0
+    assert nr_bursts() == nr_before
     slot = guest.begin("cuMemsetD32Async", dstDevice=addresses[0], ui=9, N=4, hStream=0)
-    wait_until(lambda: nr_bursts() == 1, "the pause has ended")
+    wait_until(lambda: nr_bursts() == nr_before + 1, "the pause has ended")
     wait_for(served, lambda each: each.displaced_since_ns != 0, "it waits for its memory")
     waiting_ns = time.monotonic_ns()
     wait_until(lambda: time.monotonic_ns() - waiting_ns > PAUSE_NS, "for as long as a pause lasts")
     set_target(served, CAPACITY)
     assert guest.finish("cuMemsetD32Async", slot).result == 0
     guest.ok("cuCtxSynchronize")
-    assert nr_bursts() == 1
+    assert nr_bursts() == nr_before + 1
 
 
 def test_memory_beyond_the_target_comes_with_the_first_use(served: Served) -> None:
@@ -410,11 +411,8 @@ def test_what_stands_behind_a_host_function_ends_before_memory_goes(served: Serv
     """The function returns only once the memory has to go."""
     guest = served.guest
     [address] = filled(guest, 1)
-    guest._free.remove(MAILBOX)
-    open_mailbox(guest)
-    guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
-    guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=1)
-    guest.cast_off("cuMemsetD32Async", dstDevice=address, ui=9, N=1, hStream=STREAM)
+    take_mailbox(guest)
+    set_behind_function(guest, address, 9)
     guest.ok("cuMemGetInfo_v2")
     set_target(served, 0)
     wait_for(served, lambda each: each.keeps is Keeps.FOR_WORK, "it says why it stays")

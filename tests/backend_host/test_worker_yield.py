@@ -13,14 +13,13 @@ import pytest
 from backend_host.device.readings import Keeps, Motion, Stage, WorkerReading
 from ivshmem.region import Region
 from tests.backend_host.swapping import CAPACITY, DEVICE, SPAN, bring_out, set_target, wait_for
-from tests.backend_host.test_host_functions import MAILBOX, open_mailbox, posted, rearm
+from tests.backend_host.test_host_functions import posted, rearm, set_behind_function, take_mailbox
 from tests.backend_host.test_worker_order import Kernels
 from tests.backend_host.worker_guest import (
     FUNCTION,
     MODULE,
     NO_CHUNK,
     PRIMARY,
-    STREAM,
     Guest,
     kernel_image,
     make_region,
@@ -407,15 +406,12 @@ def test_it_waits_for_what_stands_behind_a_host_function(region: Region) -> None
         served = Served(host, region, quota_bytes=1 << 30, memory="span")
         guest = served.primary()
         guest.ok("span_open", address=SPAN, bytes=4 * DEVICE)
-        guest._free.remove(MAILBOX)
-        open_mailbox(guest)
+        take_mailbox(guest)
         looking = Looking(served)
         word = looking.allocate()
         assert looking.attach(looking.memory) == 0
         end = looking.look(word)
-        guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
-        guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=1)
-        guest.cast_off("cuMemsetD32Async", dstDevice=word, ui=1, N=1, hStream=STREAM)
+        set_behind_function(guest, word, 1)
         assert posted(guest) == (1, 0)
         host.control.set_motion(served.vgpu, Motion.STAND)
         wait_until(lambda: looking.reading().keeps is Keeps.FOR_WORK, "it is to stand")
