@@ -7,8 +7,9 @@ import pytest
 
 from backend_host.config import PACKAGE_ROOT
 
-pytestmark = pytest.mark.gpu
 TIMEOUT_S = 900
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(TIMEOUT_S + 10)]
 
 
 @pytest.mark.parametrize(
