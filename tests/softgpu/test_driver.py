@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.softgpu.driver_harness import CASES, ROOT, TIMEOUT_S, Device, heard, kill, tell
+from tests.softgpu.driver_harness import CASES, LIBRARY, ROOT, TIMEOUT_S, Device, heard, kill, tell
 
 pytestmark = pytest.mark.usefixtures("driver_cases")
 
@@ -21,6 +21,23 @@ def _passes(result: subprocess.CompletedProcess[str]) -> bool:
 def test_fills_an_array(device: Device) -> None:
     result = device.run_case("works")
     assert _passes(result), result
+
+
+CLOSES = """
+import ctypes, pathlib, sys
+library = ctypes.CDLL(sys.argv[1])
+context = ctypes.c_void_p()
+assert library.cuInit(0) == 0
+assert library.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+assert ctypes.CDLL(None).dlclose(ctypes.c_void_p(library._handle)) == 0
+print(sys.argv[1] in pathlib.Path("/proc/self/maps").read_text())
+"""
+
+
+def test_its_threads_keep_their_code_when_it_is_closed(device: Device) -> None:
+    """A process that ends closes it before its threads end, where Python does so."""
+    result = device.run(sys.executable, "-c", CLOSES, LIBRARY)
+    assert (result.returncode, result.stdout) == (0, "True\n"), result
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
