@@ -28,6 +28,15 @@ def own_host(tmp_path: Path) -> Iterator[Host]:
     stop_host(running)
 
 
+@pytest.fixture
+def mortal_host(tmp_path: Path) -> Iterator[Host]:
+    """A private daemon for one test, which may kill it and leave none; kernels may take as long as they like."""
+    running = start_host(tmp_path, watchdog_s=0)
+    yield running
+    with contextlib.suppress(FairGVError):
+        stop_host(running)
+
+
 @pytest.fixture(scope="module")
 def two_devices() -> Iterator[None]:
     """softgpu has two, for daemons that begin in this module."""

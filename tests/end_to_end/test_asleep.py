@@ -16,7 +16,7 @@ from backend_host.cli import host_command
 from backend_host.config import PACKAGE_ROOT
 from backend_host.errors import FairGVError
 from tests.end_to_end.host import SOFTGPU, Host, start_host, stop_host, wait_until
-from tests.end_to_end.test_restart import kill_and_start, restart
+from tests.end_to_end.restarting import kill_and_start, restart
 from tests.end_to_end.test_suspension import Program, ended
 
 __all__ = ["ended"]  # a fixture
