@@ -1,6 +1,7 @@
 """One vGPU: what it has, and what it did."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
 from backend_host.caretaker import Caretaker
@@ -139,12 +140,19 @@ class VGpu:
         self.earlier = Earlier(**record.earlier)
 
     def statistics(
-        self, account: VgpuReading, all_ns: int, entitled_share: float | None, limits: Limits, heap_age_ns: int
+        self,
+        account: VgpuReading,
+        all_ns: int,
+        entitled_share: float | None,
+        demand: float | None,
+        limits: Limits,
+        heap_age_ns: int,
     ) -> VGpuStatistics:
-        """What it is and did. `all_ns`: charged on its Gpu to all. `entitled_share`: beside those that are active. `limits`: what it may have
-        of what all share. `heap_age_ns`: how old what is told of its heap may be."""
+        """What it is and did. `all_ns`: charged on its Gpu to all. `entitled_share`: beside those that are active. `demand`: of its Gpu, as
+        `Gpu.demands` has it. `limits`: what it may have of what all share. `heap_age_ns`: how old what is told of its heap may be."""
         heap = self._count_heap(heap_age_ns)
-        clients, readings = self.clients(), self._readings()
+        readings = self._readings()
+        clients = self._clients(readings)
         totals = self.totals
         for client in clients:
             totals = totals.plus(client)
@@ -163,7 +171,7 @@ class VGpu:
             share=account.used_ns / all_ns if all_ns else 0.0,
             recent_shares=dict(zip(WINDOWS_S, self.gpu.keeper.recent_shares(self.index, account.used_ns), strict=True)),
             entitled_share=entitled_share,
-            demand=self.gpu.demands([account])[self.index],
+            demand=demand,
             nr_grants=self.earlier.nr_grants + account.nr_grants,
             turn_ns=self.gpu.keeper.turn_ns(self.index),
             late_ns=self._late_ns(),
@@ -223,12 +231,10 @@ class VGpu:
             self.heap, self.heap_counted_ns = self.region.statistics(), now_ns
         return self.heap
 
-    def clients(self) -> tuple[ClientStatistics, ...]:
+    def _clients(self, readings: Iterable[WorkerReading]) -> tuple[ClientStatistics, ...]:
         """Of its programs that are served now."""
         of_program = self.gpu.monitor.demand.of_program
-        return tuple(
-            ClientStatistics.of(reading, of_program(reading.slot, reading.pid)) for reading in self._readings()
-        )
+        return tuple(ClientStatistics.of(reading, of_program(reading.slot, reading.pid)) for reading in readings)
 
     def _readings(self) -> list[WorkerReading]:
         """Of its workers that serve, or have just ended."""

@@ -139,10 +139,16 @@ class VGpuTable:
         with self._lock:
             accounts, entitled = self._looked_at()
             used_ns = {gpu: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus}
+            demands = {gpu: gpu.demands(accounts[gpu].values()) for gpu in self._gpus}
             gpus = (self._gpu_statistics(gpu, accounts[gpu].values()) for gpu in self._gpus)
             vgpus = (
                 vgpu.statistics(
-                    account, used_ns[vgpu.gpu], entitled[vgpu.gpu].get(vgpu.index), self._limits, heap_age_ns
+                    account,
+                    used_ns[vgpu.gpu],
+                    entitled[vgpu.gpu].get(vgpu.index),
+                    demands[vgpu.gpu][vgpu.index],
+                    self._limits,
+                    heap_age_ns,
                 )
                 for vgpu in self._vgpus.values()
                 if (account := accounts[vgpu.gpu].get(vgpu.index)) is not None

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -92,6 +93,17 @@ def test_a_session_ends_with_its_last_user(registry: VGpuRegistry) -> None:
     assert entry.region_free_bytes > 0
     registry.close_session(second)
     assert names(registry) == []
+
+
+def test_what_is_told_of_many_takes_no_look_at_all_programs_for_each(
+    registry: VGpuRegistry, gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abcdef":
+        registry.open_session(name, PLAIN, REGION_BYTES, ME)
+    look = Mock(return_value={})
+    monkeypatch.setattr(gpu.monitor.demand, "of_vgpus", look)
+    registry.snapshot()
+    assert look.call_count <= 2, "one for the vGPUs, one for the Gpu"
 
 
 def test_a_new_vgpu_of_an_old_name_is_another(registry: VGpuRegistry) -> None:
