@@ -11,7 +11,7 @@ from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 PAGE = 2 << 20
 QUOTA = 8 * PAGE
-POOL_STEP = 32 << 20  # of what a pool keeps, this much is not charged
+POOL_STEP = 32 << 20  # of what pools keep, this much is not charged
 OUT_OF_MEMORY, INVALID_VALUE, INVALID_HANDLE, NOT_SUPPORTED = 2, 1, 400, 801
 POOL = 0x48_00000001_000001
 ALLOCATION = 0x49_00000001_000001
@@ -138,6 +138,25 @@ def test_what_a_pool_keeps_makes_room_for_others(host: Host) -> None:
         guest.ok("cuMemFree_v2", dptr=address)
         guest.ok("cuMemCreate", handle=ALLOCATION, bytes=quota)
         assert used_bytes(served) == quota
+
+
+def test_of_what_pools_keep_one_step_is_not_seen_in_all(host: Host) -> None:
+    with make_region() as region:
+        served = Spanned(host, region, 3 * POOL_STEP, memory=host.memory)
+        guest = served.primary()
+        for pool in range(POOL, POOL + 3):
+            guest.ok("cuMemPoolCreate", handle=pool)
+            keep_everything(guest, pool)
+            guest.cast_off("cuMemFreeAsync", address=pooled(guest, POOL_STEP, pool))
+            guest.ok("cuCtxSynchronize")
+        assert used_bytes(served) == 2 * POOL_STEP
+        kept = [pooled(guest, POOL_STEP, pool) for pool in range(POOL, POOL + 3)]
+        assert used_bytes(served) == 3 * POOL_STEP
+        guest.cast_off("cuMemFreeAsync", address=kept[0])
+        guest.ok("cuMemPoolDestroy", pool=POOL)
+        guest.ok("cuCtxSynchronize")
+        assert used_bytes(served) == 2 * POOL_STEP
+        guest.ok("cuMemAlloc_v2", bytesize=POOL_STEP)
 
 
 def test_what_a_pool_keeps_goes_when_the_work_is_over(served: Served) -> None:
@@ -309,19 +328,21 @@ def test_memory_goes_with_its_context(served: Served) -> None:
     pooled(guest, QUOTA)
 
 
-def test_memory_goes_with_the_client(served: Served) -> None:
-    guest = served.primary()
-    pooled(guest, PAGE)
-    guest.ok("cuMemPoolCreate", handle=POOL)
-    pooled(guest, PAGE, POOL)
-    guest.ok("cuMemCreate", handle=ALLOCATION, bytes=PAGE)
-    guest.ok("cuMemCreate", handle=ALLOCATION + 1, bytes=PAGE)
-    guest.ok("cuMemMap", address=reserve(guest, PAGE), bytes=PAGE, handle=ALLOCATION)
-    guest.ok("cuMemRelease", handle=ALLOCATION)
-    assert used_bytes(served) == 4 * PAGE
-    guest.close()
-    served.worker.ended()
-    assert used_bytes(served) == 0
+def test_memory_goes_with_the_client(host: Host) -> None:
+    with make_region() as region:
+        served = Spanned(host, region, 2 * POOL_STEP, memory=host.memory)
+        guest = served.primary()
+        pooled(guest, PAGE)
+        guest.ok("cuMemPoolCreate", handle=POOL)
+        pooled(guest, PAGE, POOL)
+        guest.ok("cuMemCreate", handle=ALLOCATION, bytes=PAGE)
+        guest.ok("cuMemCreate", handle=ALLOCATION + 1, bytes=PAGE)
+        guest.ok("cuMemMap", address=reserve(guest, PAGE), bytes=PAGE, handle=ALLOCATION)
+        guest.ok("cuMemRelease", handle=ALLOCATION)
+        assert used_bytes(served) == POOL_STEP + 2 * PAGE
+        guest.close()
+        served.worker.ended()
+        assert used_bytes(served) == 0
 
 
 def test_addresses_that_are_not_the_guests(served: Served) -> None:

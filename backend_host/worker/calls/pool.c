@@ -18,7 +18,7 @@
 #include "page/account.h"
 #include "page/room.h"
 
-#define MAX_POOLS 32u /* each may hold one step unseen */
+#define MAX_POOLS 32u /* each allocation and free looks at all */
 
 void fgw_pool_end_if_unused(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
@@ -127,11 +127,11 @@ void fgw_pools_drop(struct fgw_worker *worker)
 {
     for (struct fgw_memory_pool *pool = worker->calls->pools.first, *next; pool; pool = next) {
         next = pool->next;
-        fgw_quota_give(&worker->grantee, pool->counted_bytes);
         fgw_room_unfix(&worker->grantee, pool->fixed_bytes);
         fgw_blocks_drop(&pool->blocks, &fgw_pool_hooks);
         free(pool);
     }
+    fgw_quota_give(&worker->grantee, worker->calls->pools.counted_bytes);
     worker->calls->pools = (struct fgw_memory_pools){0};
 }
 

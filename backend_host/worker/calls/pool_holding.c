@@ -34,28 +34,29 @@ const struct fgw_block_hooks fgw_pool_hooks = {.is_done = fgw_pool_is_done, .lef
 
 /* ---- the quota ---- */
 
-static uint64_t due_bytes(uint64_t live_bytes, uint64_t reserved_bytes)
+/* Counts what all pools hold, with so much that one is to get; false when the quota has less. */
+static bool charge(struct fgw_worker *worker, uint64_t live_bytes, uint64_t reserved_bytes)
 {
+    struct fgw_memory_pools *pools = &worker->calls->pools;
+    for (const struct fgw_memory_pool *pool = pools->first; pool; pool = pool->next) {
+        live_bytes += pool->live_bytes;
+        reserved_bytes += pool->blocks.reserved_bytes;
+    }
     const uint64_t kept_bytes = reserved_bytes > FGW_POOL_STEP ? reserved_bytes - FGW_POOL_STEP : 0;
-    return kept_bytes > live_bytes ? kept_bytes : live_bytes;
-}
-
-/* Counts so much; false when the quota has less. */
-static bool charge(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
-{
-    if (bytes <= pool->counted_bytes) {
-        fgw_quota_give(&worker->grantee, pool->counted_bytes - bytes);
-    } else if (!fgw_quota_take(&worker->grantee, bytes - pool->counted_bytes)) {
+    const uint64_t due_bytes = kept_bytes > live_bytes ? kept_bytes : live_bytes;
+    if (due_bytes <= pools->counted_bytes) {
+        fgw_quota_give(&worker->grantee, pools->counted_bytes - due_bytes);
+    } else if (!fgw_quota_take(&worker->grantee, due_bytes - pools->counted_bytes)) {
         return false;
     }
-    pool->counted_bytes = bytes;
+    pools->counted_bytes = due_bytes;
     return true;
 }
 
 void fgw_pool_count(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
     const uint64_t fixed_bytes = worker->calls->span.bytes == 0 ? pool->blocks.reserved_bytes : 0;
-    charge(worker, pool, due_bytes(pool->live_bytes, pool->blocks.reserved_bytes));
+    charge(worker, 0, 0);
     fgw_room_fix(&worker->grantee, fixed_bytes - pool->fixed_bytes);
     pool->fixed_bytes = fixed_bytes;
     if (pool->blocks.reserved_bytes > pool->reserved_high_bytes) {
@@ -177,8 +178,7 @@ static bool is_within_maximum(const struct fgw_memory_pool *pool, uint64_t bytes
 static bool may_grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes, uint64_t grown_bytes)
 {
     const uint64_t reserved_bytes = pool->blocks.reserved_bytes + grown_bytes;
-    return is_within_maximum(pool, bytes, reserved_bytes) &&
-           charge(worker, pool, due_bytes(pool->live_bytes + bytes, reserved_bytes));
+    return is_within_maximum(pool, bytes, reserved_bytes) && charge(worker, bytes, grown_bytes);
 }
 
 static CUresult grow_in_span(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
@@ -229,7 +229,7 @@ static CUresult grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, ui
 CUresult fgw_pool_take(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes,
                        const struct fgw_stream *stream, struct fgw_block **block)
 {
-    if (!charge(worker, pool, due_bytes(pool->live_bytes + bytes, pool->blocks.reserved_bytes))) {
+    if (!charge(worker, bytes, 0)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *block = fgw_blocks_take(&pool->blocks, bytes, stream, &fgw_pool_hooks);

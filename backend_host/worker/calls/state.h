@@ -90,7 +90,6 @@ struct fgw_memory_pool {
     uint64_t max_bytes;       /* as the client asked for, 0: no limit */
     uint64_t threshold_bytes; /* that it keeps when all work is over */
     uint64_t live_bytes;      /* that the client has allocated and not freed */
-    uint64_t counted_bytes;   /* to the quota */
     uint64_t fixed_bytes;     /* that cannot leave the device, as last counted */
     uint64_t used_high_bytes, reserved_high_bytes;
     uint32_t reuse[FGW_POOL_NR_REUSES]; /* what the client allows: nothing follows from it but for the answer */
@@ -102,6 +101,7 @@ struct fgw_memory_pool {
 struct fgw_memory_pools {
     struct fgw_memory_pool *first;
     struct fgw_memory_pool *by_default; /* the device's, once it was asked for */
+    uint64_t counted_bytes;             /* of all of them, to the quota */
     uint32_t nr;
 };
 
