@@ -186,6 +186,29 @@ def test_a_pool_that_is_trimmed_keeps_as_much_as_it_is_told_to(served: Served, i
         assert guest.ok("cuMemPoolGetAttribute", pool=POOL, attribute=RESERVED_CURRENT).value == kept
 
 
+@pytest.mark.parametrize("is_shareable", [0, 1])
+def test_a_pool_that_grew_at_once_goes_back_in_steps(host: Host, is_shareable: int) -> None:
+    """But for pieces, which go whole."""
+    is_in_pieces = host.memory == "driver" or is_shareable
+    with make_region() as region:
+        guest = Spanned(host, region, memory=host.memory).primary()
+        guest.ok("cuMemPoolCreate", handle=POOL, is_shareable=is_shareable)
+        keep_everything(guest, POOL)
+        guest.cast_off("cuMemFreeAsync", address=pooled(guest, 4 * POOL_STEP, POOL))
+        guest.ok("cuCtxSynchronize")
+        for keep, steps in (3 * POOL_STEP + 1, 4), (3 * POOL_STEP, 3), (POOL_STEP + 1, 2), (1, 1):
+            guest.ok("cuMemPoolSetAttribute", pool=POOL, attribute=RELEASE_THRESHOLD, value=keep)
+            kept = guest.ok("cuMemPoolGetAttribute", pool=POOL, attribute=RESERVED_CURRENT).value
+            assert kept == (4 if is_in_pieces else steps) * POOL_STEP
+        first, second = pooled(guest, POOL_STEP, POOL), pooled(guest, POOL_STEP, POOL)
+        for address in (first, second):
+            guest.ok("cuMemsetD8_v2", dstDevice=address, uc=1, N=POOL_STEP)
+            guest.cast_off("cuMemFreeAsync", address=address)
+        guest.ok("cuCtxSynchronize")
+        guest.ok("cuMemPoolTrimTo", pool=POOL, keep_bytes=0)
+        assert guest.ok("cuMemPoolGetAttribute", pool=POOL, attribute=RESERVED_CURRENT).value == 0
+
+
 def test_a_pool_has_a_size_of_its_own(served: Served) -> None:
     guest = served.primary()
     guest.ok("cuMemPoolCreate", handle=POOL, max_bytes=POOL_STEP)

@@ -114,8 +114,8 @@ static void join(struct fgw_block *block)
     free(gone);
 }
 
-/* Hangs a block that hangs nowhere, joined with those beside it of the same state. */
-static void hang_joined(struct fgw_blocks *blocks, struct fgw_block *block, enum fgw_block_state state)
+/* Hangs a block that hangs nowhere, joined with those beside it of the same state: the block that all are. */
+static struct fgw_block *hang_joined(struct fgw_blocks *blocks, struct fgw_block *block, enum fgw_block_state state)
 {
     if (block->behind && block->behind->state == state) {
         unhang(blocks, block->behind);
@@ -128,6 +128,7 @@ static void hang_joined(struct fgw_blocks *blocks, struct fgw_block *block, enum
     }
     block->stream = NULL;
     hang(blocks, block, state);
+    return block;
 }
 
 /* ---- segments ---- */
@@ -312,7 +313,8 @@ bool fgw_blocks_filled(struct fgw_blocks *blocks, struct fgw_block *hole, uint64
     return true;
 }
 
-bool fgw_blocks_emptied(struct fgw_blocks *blocks, struct fgw_block *block, uint64_t address, uint64_t bytes)
+struct fgw_block *fgw_blocks_emptied(struct fgw_blocks *blocks, struct fgw_block *block, uint64_t address,
+                                     uint64_t bytes)
 {
     bool is_failed;
     struct fgw_block *emptied = block;
@@ -321,7 +323,7 @@ bool fgw_blocks_emptied(struct fgw_blocks *blocks, struct fgw_block *block, uint
         emptied = cut(block, address - block->address, &is_failed);
         if (is_failed) {
             hang(blocks, block, FGW_BLOCK_FREE);
-            return false;
+            return NULL;
         }
     }
     struct fgw_block *rest = cut(emptied, bytes, &is_failed);
@@ -330,7 +332,7 @@ bool fgw_blocks_emptied(struct fgw_blocks *blocks, struct fgw_block *block, uint
             join(block);
         }
         hang(blocks, block, FGW_BLOCK_FREE);
-        return false;
+        return NULL;
     }
     if (emptied != block) {
         hang(blocks, block, FGW_BLOCK_FREE);
@@ -339,8 +341,7 @@ bool fgw_blocks_emptied(struct fgw_blocks *blocks, struct fgw_block *block, uint
         hang(blocks, rest, FGW_BLOCK_FREE);
     }
     blocks->reserved_bytes -= bytes;
-    hang_joined(blocks, emptied, FGW_BLOCK_HOLE);
-    return true;
+    return hang_joined(blocks, emptied, FGW_BLOCK_HOLE);
 }
 
 void fgw_blocks_drop(struct fgw_blocks *blocks, const struct fgw_block_hooks *hooks)

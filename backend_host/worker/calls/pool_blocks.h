@@ -86,8 +86,10 @@ void fgw_blocks_settle(struct fgw_blocks *blocks, const struct fgw_block_hooks *
 struct fgw_block *fgw_blocks_room(const struct fgw_blocks *blocks, uint64_t bytes, uint64_t *grown_bytes);
 /* The first bytes of a hole have memory now; false without memory for what is left of it. */
 bool fgw_blocks_filled(struct fgw_blocks *blocks, struct fgw_block *hole, uint64_t bytes);
-/* Some bytes of a free block have none any more; false, and nothing done, without memory for the pieces. */
-bool fgw_blocks_emptied(struct fgw_blocks *blocks, struct fgw_block *block, uint64_t address, uint64_t bytes);
+/* Some bytes of a free block have none any more: the hole that they are in. NULL, and nothing done, without memory for
+ * the pieces. */
+struct fgw_block *fgw_blocks_emptied(struct fgw_blocks *blocks, struct fgw_block *block, uint64_t address,
+                                     uint64_t bytes);
 
 /* Frees all that is kept here. */
 void fgw_blocks_drop(struct fgw_blocks *blocks, const struct fgw_block_hooks *hooks);

@@ -67,6 +67,21 @@ void fgw_pool_count(struct fgw_worker *worker, struct fgw_memory_pool *pool)
     }
 }
 
+/* ---- holes ---- */
+
+/* Gives the first bytes of a hole memory. */
+static CUresult fill(struct fgw_worker *worker, struct fgw_memory_pool *pool, struct fgw_block *hole, uint64_t bytes)
+{
+    const uint64_t address = hole->address;
+    uint64_t dropped_bytes = 0;
+    CUresult result = fgw_span_fill(worker, address, bytes);
+    if (result == CUDA_SUCCESS && !fgw_blocks_filled(&pool->blocks, hole, bytes)) {
+        fgw_span_empty(worker, address, bytes, &dropped_bytes);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
 /* ---- giving back ---- */
 
 bool fgw_pool_is_idle(const struct fgw_worker *worker)
@@ -74,19 +89,30 @@ bool fgw_pool_is_idle(const struct fgw_worker *worker)
     return fgw_track_nr_open(worker) == 0 && worker->track->behind.nr == 0;
 }
 
-/* Of a free block: its last whole extent. False: there is none, or the pool may keep it. */
+/* Of what the pool holds beyond what it is to keep: whole steps. */
+static uint64_t spare_bytes(const struct fgw_memory_pool *pool, uint64_t keep_bytes)
+{
+    const uint64_t reserved_bytes = pool->blocks.reserved_bytes;
+    return reserved_bytes > keep_bytes ? (reserved_bytes - keep_bytes) / FGW_POOL_STEP * FGW_POOL_STEP : 0;
+}
+
+/* Of a free block: its last whole extent. That is as large as what the pool grew by, so some of it may be kept: that is
+ * made anew. False: there is none, or nothing to spare. */
 static bool release_extent(struct fgw_worker *worker, struct fgw_memory_pool *pool, struct fgw_block *block,
                            uint64_t keep_bytes)
 {
+    const uint64_t most_bytes = spare_bytes(pool, keep_bytes);
     struct fgw_range extent;
     uint64_t dropped_bytes = 0;
-    if (!fgw_span_last_whole(worker, block->address, block->bytes, &extent) ||
-        pool->blocks.reserved_bytes - extent.bytes < keep_bytes ||
-        !fgw_blocks_emptied(&pool->blocks, block, extent.address, extent.bytes)) {
+    if (most_bytes == 0 || !fgw_span_last_whole(worker, block->address, block->bytes, &extent)) {
         return false;
     }
-    fgw_span_empty(worker, extent.address, extent.bytes, &dropped_bytes);
-    return true;
+    struct fgw_block *hole = fgw_blocks_emptied(&pool->blocks, block, extent.address, extent.bytes);
+    if (hole && fgw_span_empty(worker, extent.address, extent.bytes, &dropped_bytes) == CUDA_SUCCESS &&
+        extent.bytes > most_bytes) {
+        fill(worker, pool, hole, extent.bytes - most_bytes); /* where there is no memory any more, less is kept */
+    }
+    return hole != NULL;
 }
 
 static void release_in_segment(struct fgw_worker *worker, struct fgw_memory_pool *pool, struct fgw_segment *segment,
@@ -109,8 +135,7 @@ static void release_piece(struct fgw_worker *worker, struct fgw_memory_pool *poo
 {
     const uint64_t address = segment->address, bytes = segment->bytes;
     if (!segment->first->behind && segment->first->state == FGW_BLOCK_FREE &&
-        (worker->calls->span.bytes != 0 || fgw_pool_is_idle(worker)) &&
-        pool->blocks.reserved_bytes - bytes >= keep_bytes) {
+        (worker->calls->span.bytes != 0 || fgw_pool_is_idle(worker)) && bytes <= spare_bytes(pool, keep_bytes)) {
         fgw_exports_forget(worker, address);
         fgw_blocks_remove(&pool->blocks, segment);
         fgw_span_free(worker, address, bytes);
@@ -183,7 +208,7 @@ static bool may_grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, ui
 
 static CUresult grow_in_span(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
-    uint64_t grown_bytes, dropped_bytes = 0;
+    uint64_t grown_bytes;
     struct fgw_block *hole = fgw_blocks_room(&pool->blocks, bytes, &grown_bytes);
     if (!hole) {
         CUresult result = add_segment(worker, pool, bytes);
@@ -192,13 +217,7 @@ static CUresult grow_in_span(struct fgw_worker *worker, struct fgw_memory_pool *
     if (!hole || !may_grow(worker, pool, bytes, grown_bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    const uint64_t address = hole->address;
-    CUresult result = fgw_span_fill(worker, address, grown_bytes);
-    if (result == CUDA_SUCCESS && !fgw_blocks_filled(&pool->blocks, hole, grown_bytes)) {
-        fgw_span_empty(worker, address, grown_bytes, &dropped_bytes);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return result;
+    return fill(worker, pool, hole, grown_bytes);
 }
 
 /* Without a span it goes with the context that it is made in. */
