@@ -217,6 +217,28 @@ def test_a_pool_has_a_size_of_its_own(served: Served) -> None:
     pooled(guest, 3 * PAGE, POOL)
 
 
+@pytest.mark.parametrize("most", [600, PAGE])
+def test_no_more_is_allocated_of_a_pool_than_its_size(served: Served, most: int) -> None:
+    """However much it holds for that."""
+    guest = served.primary()
+    guest.ok("cuMemPoolCreate", handle=POOL, max_bytes=most)
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=most + 1, pool=POOL).result == OUT_OF_MEMORY
+    first = pooled(guest, most - 100, POOL)
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=101, pool=POOL).result == OUT_OF_MEMORY
+    pooled(guest, 100, POOL)
+    guest.cast_off("cuMemFreeAsync", address=first)
+    guest.ok("cuCtxSynchronize")
+    pooled(guest, most - 100, POOL)
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=1, pool=POOL).result == OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("most", [0, (1 << 64) - 1])
+def test_a_pool_may_have_all_that_there_is(served: Served, most: int) -> None:
+    guest = served.primary()
+    guest.ok("cuMemPoolCreate", handle=POOL, max_bytes=most)
+    pooled(guest, QUOTA, POOL)
+
+
 def test_a_pool_allocates_what_it_is_still_freeing(served: Served) -> None:
     guest = served.primary()
     keep_everything(guest)

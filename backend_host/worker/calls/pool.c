@@ -18,7 +18,8 @@
 #include "page/account.h"
 #include "page/room.h"
 
-#define MAX_POOLS 32u /* each allocation and free looks at all */
+#define MAX_POOLS    32u              /* each allocation and free looks at all */
+#define NO_MAX_BYTES (UINT64_MAX / 2) /* of a pool: more than there is */
 
 void fgw_pool_end_if_unused(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
@@ -109,6 +110,7 @@ static struct fgw_memory_pool *new_pool(struct fgw_worker *worker)
         for (uint32_t i = 0; i < FGW_POOL_NR_REUSES; i++) {
             pool->reuse[i] = 1;
         }
+        pool->max_bytes = NO_MAX_BYTES;
         pool->next = worker->calls->pools.first;
         worker->calls->pools.first = pool;
         worker->calls->pools.nr++;
@@ -168,7 +170,9 @@ CUresult fgw_serve_cuMemPoolCreate(struct fgw_worker *worker, const struct fgw_r
     if (!pool) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    pool->max_bytes = fixed->max_bytes;
+    if (fixed->max_bytes != 0 && fixed->max_bytes < pool->max_bytes) {
+        pool->max_bytes = fixed->max_bytes;
+    }
     pool->is_shareable = fixed->is_shareable != 0;
     return fgw_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
 }

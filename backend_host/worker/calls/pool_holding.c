@@ -192,18 +192,12 @@ static CUresult add_segment(struct fgw_worker *worker, struct fgw_memory_pool *p
     return CUDA_SUCCESS;
 }
 
-/* The pool's maximum in whole steps, by which it grows; no allocation is larger than what the program said. */
-static bool is_within_maximum(const struct fgw_memory_pool *pool, uint64_t bytes, uint64_t reserved_bytes)
-{
-    return pool->max_bytes == 0 || (bytes <= pool->max_bytes && (reserved_bytes <= pool->max_bytes ||
-                                                                 reserved_bytes - pool->max_bytes < FGW_POOL_STEP));
-}
-
-/* Makes sure of quota for so many bytes more in the pool, of which the client gets `bytes`. */
+/* Makes sure of quota for so many bytes more in the pool, of which the client gets `bytes`. A pool holds whole steps
+ * for what may be allocated from it. */
 static bool may_grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes, uint64_t grown_bytes)
 {
-    const uint64_t reserved_bytes = pool->blocks.reserved_bytes + grown_bytes;
-    return is_within_maximum(pool, bytes, reserved_bytes) && charge(worker, bytes, grown_bytes);
+    return pool->blocks.reserved_bytes + grown_bytes <= round_to_steps(pool->max_bytes) &&
+           charge(worker, bytes, grown_bytes);
 }
 
 static CUresult grow_in_span(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
@@ -248,7 +242,7 @@ static CUresult grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, ui
 CUresult fgw_pool_take(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes,
                        const struct fgw_stream *stream, struct fgw_block **block)
 {
-    if (!charge(worker, bytes, 0)) {
+    if (pool->live_bytes + bytes > pool->max_bytes || !charge(worker, bytes, 0)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *block = fgw_blocks_take(&pool->blocks, bytes, stream, &fgw_pool_hooks);

@@ -87,7 +87,7 @@ struct fgw_hosts {
 struct fgw_memory_pool {
     struct fgw_memory_pool *next;
     struct fgw_blocks blocks;
-    uint64_t max_bytes;       /* as the client asked for, 0: no limit */
+    uint64_t max_bytes;       /* that may be allocated from it at a time */
     uint64_t threshold_bytes; /* that it keeps when all work is over */
     uint64_t live_bytes;      /* that the client has allocated and not freed */
     uint64_t fixed_bytes;     /* that cannot leave the device, as last counted */
