@@ -16,7 +16,10 @@ import socket
 import struct
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable
+from multiprocessing import get_context
+from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +31,8 @@ MAX_LINE_BYTES = 1 << 16
 """Of a request: names, sizes and a path. Whoever may only look may send one, and all threads of the daemon wait while it is read."""
 MAX_CONNECTIONS = 64
 """Of one user who is not root, nor the daemon's own: a program under `fairgv-run` has one."""
+MAX_AT_ONCE = 2
+"""Requests of such a user that are answered at the same time: with each more all other threads of the daemon run later."""
 _END_S = 10.0
 _RETRY_S = 0.1
 _SO_PEERGROUPS = 59
@@ -174,6 +179,8 @@ class Server:
         self._admit = admit
         self._is_others = listening is not None
         self._open: dict[threading.Thread, tuple[socket.socket, int]] = {}
+        self._places: defaultdict[int, Semaphore] = defaultdict(lambda: get_context("fork").Semaphore(MAX_AT_ONCE))
+        """Of requests that are answered, by user. The system's: of threads in threading.Semaphore one wakes at each answer, mostly in vain."""
         self._guard = threading.Lock()
         self._is_stopping = False
         self._lock_fd = _lock(socket_path.with_suffix(".lock"), socket_path)
@@ -197,7 +204,7 @@ class Server:
         try:
             if answer is not None:
                 connection.setblocking(False)
-                self._send(session, connection, answer)
+                self._send(session, connection, _line(answer))
                 connection.setblocking(True)
         except OSError:
             session.end()
@@ -269,7 +276,7 @@ class Server:
         except FairGVError as error:
             with contextlib.suppress(OSError):
                 connection.setblocking(False)
-                connection.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+                connection.sendall(_line({"error": str(error)}))
         except OSError:
             pass  # it went away
         except Exception:
@@ -278,7 +285,7 @@ class Server:
 
     def _check_number(self, uid: int) -> None:
         """RefusedError for a user with too many connections: each takes a thread and a descriptor of the daemon."""
-        if uid in (0, os.geteuid()):
+        if _is_trusted(uid):
             return
         with self._guard:
             nr = sum(user == uid for _, user in self._open.values())
@@ -307,16 +314,24 @@ class Server:
 
     def _answer(self, session: Session, connection: socket.socket, line: bytes) -> None:
         try:
-            self._send(session, connection, self._handle(session, line))
+            with self._place_of(session.uid):
+                answer = _line(self._handle(session, line))
+            self._send(session, connection, answer)  # who does not read it keeps nobody waiting
         finally:
             session.send_fd = None
             after_answer, session.after_answer = session.after_answer, None
             if after_answer is not None:
                 after_answer()
 
+    def _place_of(self, uid: int) -> contextlib.AbstractContextManager[object]:
+        """Around an answer to this user; waits for a place."""
+        if _is_trusted(uid):
+            return contextlib.nullcontext()
+        with self._guard:
+            return self._places[uid]
+
     @staticmethod
-    def _send(session: Session, connection: socket.socket, message: Message) -> None:
-        answer = json.dumps(message).encode() + b"\n"
+    def _send(session: Session, connection: socket.socket, answer: bytes) -> None:
         fds = [session.send_fd] if session.send_fd is not None else []
         sent = send_with(connection, answer, fds) if fds else 0
         connection.sendall(answer[sent:])
@@ -335,6 +350,14 @@ class Server:
         except Exception as error:
             log.exception("the request %s failed", request["op"])
             return {"error": f"the daemon could not do it ({type(error).__name__}: {error}); its log says more"}
+
+
+def _is_trusted(uid: int) -> bool:
+    return uid in (0, os.geteuid())
+
+
+def _line(message: Message) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
 
 def _lock(path: Path, socket_path: Path) -> int:

@@ -6,13 +6,15 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, RefusedError
-from backend_host.ipc import MAX_LINE_BYTES, Connection, Message, Server, Session
+from backend_host.ipc import MAX_AT_ONCE, MAX_LINE_BYTES, Connection, Message, Server, Session
+
+ALICE, BOB = 1001, 1002
 
 
 class Peer:
@@ -177,3 +179,87 @@ def test_a_peer_of_the_daemon_before_is_answered_and_served(tmp_path: Path, peer
         theirs.sendall(b'{"op": "a"}\n')
         assert json.loads(reader.readline())["echo"] == {"op": "a"}
     server.stop()
+
+
+@contextlib.contextmanager
+def peers_of(server: Server, uids: Sequence[int]) -> Iterator[list[socket.socket]]:
+    """Of these users."""
+    with contextlib.ExitStack() as stack:
+        peers = []
+        for uid in uids:
+            ours, theirs = socket.socketpair()
+            server.adopt(ours, Session(uid))
+            peers.append(stack.enter_context(theirs))
+        yield peers
+    server.stop()
+
+
+def answer_of(peer: socket.socket) -> Message:
+    with peer.makefile("rb") as reader:
+        answer: Message = json.loads(reader.readline())
+        return answer
+
+
+def test_of_a_user_so_many_requests_are_answered_at_once(tmp_path: Path) -> None:
+    """And no fewer, while there are as many."""
+    guard, group, are_asked = threading.Lock(), threading.Barrier(MAX_AT_ONCE), threading.Event()
+    nr, most = 0, 0
+
+    def answer(session: Session, request: Message) -> Message:
+        nonlocal nr, most
+        with guard:
+            nr += 1
+            most = max(most, nr)
+        are_asked.wait()
+        group.wait()
+        with guard:
+            nr -= 1
+        return {}
+
+    server = Server(tmp_path / "other.sock", answer)
+    with peers_of(server, [ALICE] * 20 * MAX_AT_ONCE) as peers:
+        for peer in peers:
+            peer.sendall(b'{"op": "status"}\n')
+        are_asked.set()
+        assert [answer_of(peer) for peer in peers] == [{}] * len(peers)
+    assert most == MAX_AT_ONCE
+
+
+@pytest.mark.parametrize("other", [BOB, os.geteuid()])
+def test_a_user_who_asks_for_much_keeps_no_other_waiting(tmp_path: Path, other: int) -> None:
+    are_begun, is_over = threading.Barrier(MAX_AT_ONCE + 1), threading.Event()
+
+    def answer(session: Session, request: Message) -> Message:
+        if session.uid == ALICE:
+            are_begun.wait()
+            is_over.wait()
+        return {"uid": session.uid}
+
+    server = Server(tmp_path / "other.sock", answer)
+    with peers_of(server, [ALICE] * MAX_AT_ONCE + [other]) as peers:
+        for peer in peers[:-1]:
+            peer.sendall(b'{"op": "list"}\n')
+        are_begun.wait()
+        peers[-1].sendall(b'{"op": "list"}\n')
+        assert answer_of(peers[-1]) == {"uid": other}
+        is_over.set()
+        for peer in peers[:-1]:
+            assert answer_of(peer) == {"uid": ALICE}
+
+
+def test_an_answer_that_nobody_reads_keeps_nobody_waiting(tmp_path: Path) -> None:
+    are_made = threading.Semaphore(0)
+
+    def answer(session: Session, request: Message) -> Message:
+        are_made.release()
+        return {"text": "x" * request["bytes"]}
+
+    server = Server(tmp_path / "other.sock", answer)
+    with peers_of(server, [ALICE] * (MAX_AT_ONCE + 1)) as peers:
+        for peer in peers[:-1]:
+            peer.sendall(b'{"op": "list", "bytes": 10000000}\n')
+            are_made.acquire()
+        peers[-1].sendall(b'{"op": "list", "bytes": 1}\n')
+        assert answer_of(peers[-1]) == {"text": "x"}
+        for peer in peers[:-1]:
+            peer.close()
