@@ -33,14 +33,14 @@ class GuestLog:
                 "%s: too much to say of this guest; no more within this minute", self.name, extra=about(self.name)
             )
 
-    def may_say(self) -> bool:
-        """Whether a line would be told now: spares who has thousands to make them."""
+    def nr_left(self) -> int:
+        """How many lines would be told now, with the one that says that no more are: spares who has thousands to make them."""
         self._begin_minute()
-        return self._nr_lines <= NR_LINES
+        return max(0, NR_LINES + 1 - self._nr_lines)
 
-    def drop(self) -> None:
-        """A line that was not made, after `may_say` said no."""
-        self._nr_lines += 1
+    def drop(self, nr: int) -> None:
+        """Lines that were not made, after `nr_left` were said."""
+        self._nr_lines += nr
 
     def _begin_minute(self) -> None:
         now_ns = time.monotonic_ns()

@@ -2,7 +2,8 @@
 
 A worker may be a guest's by then, and what it writes may be anything, without an end. So each worker writes into a pipe. One thread reads all
 pipes, cuts long lines, shows what is not printable escaped, puts the names of vGPU and program before each line, and lets a vGPU have so many
-lines a minute and no more (guest_log.py), through all its workers. What kernels say goes to the guest, not here (printing.c).
+lines a minute and no more (guest_log.py), through all its workers. Others are counted, not made, and between two reads the thread rests: words
+without an end take no time of the daemon's that counts. What kernels say goes to the guest, not here (printing.c).
 
 A worker never waits for us: its end does not block, and what finds no room is lost. While no daemon is there nobody reads.
 Wrong when: a line comes in pieces, more slowly than it is read: it is told when it is whole, or when the worker has ended.
@@ -13,7 +14,8 @@ import logging
 import os
 import selectors
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from backend_host.guest_log import GuestLog
@@ -21,6 +23,7 @@ from backend_host.guest_log import GuestLog
 LINE_BYTES = 400
 """Longer lines are cut: a library's words fit, and twenty lines a minute are 12 MB a day."""
 _READ_BYTES = 1 << 16
+_REST_S = 0.01
 NR_KEPT_LOGS = 256
 """vGPUs that are remembered with what they have said in this minute; older ones are forgotten first. A guest cannot choose its vGPU."""
 
@@ -47,7 +50,8 @@ def shown(line: bytes) -> str:
 class WorkerLog:
     """All workers of a Gpu, by slot. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest: Callable[[float], None] = time.sleep) -> None:
+        self._rest = rest
         self._lock = threading.Lock()
         self._pipes: dict[int, Pipe] = {}
         self._logs: dict[str, GuestLog] = {}
@@ -123,7 +127,7 @@ class WorkerLog:
                 self._selector.unregister(pipe.fd)
             self._take(pipe)
             if pipe.line:
-                self._say(pipe)
+                self._say(pipe, self._log_of(pipe.vgpu))
             os.close(pipe.fd)
 
     def _read_all(self) -> None:
@@ -136,6 +140,7 @@ class WorkerLog:
                     if pipe is not None and not self._take(pipe):
                         with contextlib.suppress(KeyError):
                             self._selector.unregister(pipe.fd)
+            self._rest(_REST_S)
 
     def _take(self, pipe: Pipe) -> bool:
         """What is there, as much as a pipe holds. False: there is never more."""
@@ -143,11 +148,15 @@ class WorkerLog:
             data = os.read(pipe.fd, _READ_BYTES)
         except BlockingIOError:
             return True
-        *lines, rest = data.split(b"\n")
+        said = self._log_of(pipe.vgpu)
+        *lines, rest = data.split(b"\n", said.nr_left())
         for line in lines:
             self._add(pipe, line)
-            self._say(pipe)
-        self._add(pipe, rest)
+            self._say(pipe, said)
+        if nr := rest.count(b"\n"):
+            said.drop(nr)
+            pipe.line, pipe.is_cut = b"", False
+        self._add(pipe, rest[rest.rfind(b"\n") + 1 :])
         return bool(data)
 
     @staticmethod
@@ -156,14 +165,14 @@ class WorkerLog:
         pipe.is_cut |= len(data) > room
         pipe.line += data[:room]
 
-    def _say(self, pipe: Pipe) -> None:
-        line, is_cut = pipe.line, pipe.is_cut
-        pipe.line, pipe.is_cut = b"", False
-        said = self._logs.pop(pipe.vgpu, None) or GuestLog(log, pipe.vgpu)
-        self._logs[pipe.vgpu] = said  # the last one is the newest
+    def _log_of(self, vgpu: str) -> GuestLog:
+        said = self._logs.pop(vgpu, None) or GuestLog(log, vgpu)
+        self._logs[vgpu] = said  # the last one is the newest
         if len(self._logs) > NR_KEPT_LOGS:
             del self._logs[next(iter(self._logs))]
-        if said.may_say():
-            said.say(logging.WARNING, "%s: %s%s", pipe.who, shown(line), "..." if is_cut else "")
-        else:
-            said.drop()
+        return said
+
+    @staticmethod
+    def _say(pipe: Pipe, said: GuestLog) -> None:
+        said.say(logging.WARNING, "%s: %s%s", pipe.who, shown(pipe.line), "..." if pipe.is_cut else "")
+        pipe.line, pipe.is_cut = b"", False

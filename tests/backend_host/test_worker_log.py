@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from backend_host.guest_log import NR_LINES
 from backend_host.worker_log import LINE_BYTES, WorkerLog, shown
 from tests.end_to_end.host import start_host, stop_host
 
+PIPE_BYTES = 1 << 16
 FLOOD = """
 import os
 line = b"\\x1b]0;owned\\x07\\x1b[2J" + b"x" * 1000 + b"\\n"
@@ -64,6 +66,61 @@ def test_one_guest_has_one_share_whatever_its_workers_are(
             os.write(said, b"a line\n" * 10)
         worker_log.close(slot)
     assert len(caplog.records) == NR_LINES + 1
+
+
+def say(worker_log: WorkerLog, words: bytes) -> None:
+    """By a worker that then ends."""
+    with worker_log.pipe(1) as said:
+        worker_log.name(1, "web", "program")
+        assert os.write(said, words) == len(words)
+    worker_log.close(1)
+
+
+def test_lines_that_are_not_told_cost_nothing_each() -> None:
+    worker_log = WorkerLog()
+    say(worker_log, b"\n" * NR_LINES * 2)
+    calls: list[str] = []
+    sys.setprofile(lambda frame, event, _: calls.append(event))
+    say(worker_log, b"\n" * PIPE_BYTES)
+    sys.setprofile(None)
+    assert len(calls) < PIPE_BYTES / 100
+    worker_log.stop()
+
+
+def test_lines_that_are_not_told_are_counted(
+    worker_log: WorkerLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(worker_log, b"a line\n" * 1000 + b"x" * 2 * LINE_BYTES)
+    monkeypatch.setattr("backend_host.guest_log.time.monotonic_ns", lambda: 2**62)
+    say(worker_log, b"the next\n")
+    said = [record.getMessage() for record in caplog.records[NR_LINES:]]
+    assert said == [
+        "web: too much to say of this guest; no more within this minute",
+        f"web: {1001 - NR_LINES} lines more were dropped",
+        "web: a worker of program: the next",
+    ]
+
+
+def test_between_two_reads_it_rests() -> None:
+    rests, may_go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def rest(_: float) -> None:
+        rests.release()
+        may_go_on.acquire()
+
+    worker_log = WorkerLog(rest)
+    worker_log.start()
+    with worker_log.pipe(1) as said:
+        os.write(said, b"a line\n")
+        rests.acquire()
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(said, bytes(PIPE_BYTES))
+        may_go_on.release()
+        rests.acquire()
+        assert os.write(said, bytes(PIPE_BYTES)) == PIPE_BYTES
+        may_go_on.release(2)
+    worker_log.stop()
 
 
 def test_a_line_without_an_end_is_told_with_the_end_of_its_worker(
