@@ -8,18 +8,29 @@
 #include <linux/pci.h>
 
 #include "drivers.h"
+#include "node.h"
 
 static int __init fgv_module_begin(void)
 {
-    int error = pci_register_driver(&fgv_region_driver);
+    int error = fgv_nodes_begin();
 
     if (error) {
         return error;
     }
+    error = pci_register_driver(&fgv_region_driver);
+    if (error) {
+        goto no_region_driver;
+    }
     error = pci_register_driver(&fgv_memory_driver);
     if (error) {
-        pci_unregister_driver(&fgv_region_driver);
+        goto no_memory_driver;
     }
+    return 0;
+
+no_memory_driver:
+    pci_unregister_driver(&fgv_region_driver);
+no_region_driver:
+    fgv_nodes_end();
     return error;
 }
 
@@ -27,6 +38,7 @@ static void __exit fgv_module_end(void)
 {
     pci_unregister_driver(&fgv_memory_driver);
     pci_unregister_driver(&fgv_region_driver);
+    fgv_nodes_end();
 }
 
 module_init(fgv_module_begin);

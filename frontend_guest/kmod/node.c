@@ -13,25 +13,57 @@
 
 #include <linux/io.h>
 #include <linux/module.h>
+#include <linux/mount.h>
+#include <linux/pseudo_fs.h>
 #include <linux/version.h>
 
 #define FGV_MODE        0660
-#define FGV_CHUNK_BYTES (2ul << 20) /* mapped at a fault: what one page of page table entries describes */
+#define FGV_CHUNK_BYTES (2ul << 20)  /* mapped at a fault: what one page of page table entries describes */
+#define FGV_MAGIC       0x76676166ul /* of the file system: "fagv" */
+
+static struct vfsmount *fgv_mount;
+
+static int fgv_begin_file_system(struct fs_context *context)
+{
+    return init_pseudo(context, FGV_MAGIC) ? 0 : -ENOMEM;
+}
+
+/* For the nodes' inodes. That of a device file goes with its file system, a container's say, while others have the
+ * device open by files of their own. */
+static struct file_system_type fgv_file_system = {
+    .name = "fairgv",
+    .init_fs_context = fgv_begin_file_system,
+    .kill_sb = kill_anon_super,
+};
+
+int fgv_nodes_begin(void)
+{
+    fgv_mount = kern_mount(&fgv_file_system);
+    return PTR_ERR_OR_ZERO(fgv_mount);
+}
+
+void fgv_nodes_end(void)
+{
+    kern_unmount(fgv_mount);
+}
 
 static void fgv_node_free(struct kref *kref)
 {
     struct fgv_node *node = container_of(kref, struct fgv_node, kref);
 
-    if (node->inode) {
-        iput(node->inode);
-    }
+    iput(node->inode);
     node->kind->free(node);
 }
 
 int fgv_node_init(struct fgv_node *node, const struct fgv_node_kind *kind, struct pci_dev *pdev)
 {
+    node->inode = alloc_anon_inode(fgv_mount->mnt_sb);
+    if (IS_ERR(node->inode)) {
+        return PTR_ERR(node->inode);
+    }
     node->number = ida_alloc(kind->numbers, GFP_KERNEL);
     if (node->number < 0) {
+        iput(node->inode);
         return node->number;
     }
     snprintf(node->name, sizeof(node->name), "%s%d", kind->prefix, node->number);
@@ -55,9 +87,7 @@ int fgv_node_publish(struct fgv_node *node)
 
 void fgv_node_unmap(struct fgv_node *node)
 {
-    if (node->inode) {
-        unmap_mapping_range(node->inode->i_mapping, 0, 0, 1);
-    }
+    unmap_mapping_range(node->inode->i_mapping, 0, 0, 1);
 }
 
 void fgv_node_withdraw(struct fgv_node *node)
@@ -80,14 +110,6 @@ int fgv_node_open(struct inode *inode, struct file *file)
 {
     struct fgv_node *node = container_of(file->private_data, struct fgv_node, misc);
 
-    mutex_lock(&node->lock);
-    if (!node->inode) {
-        node->inode = igrab(inode);
-    }
-    mutex_unlock(&node->lock);
-    if (!node->inode) {
-        return -ENODEV;
-    }
     file->f_mapping = node->inode->i_mapping;
     file->private_data = node;
     kref_get(&node->kref);

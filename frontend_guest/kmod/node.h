@@ -35,11 +35,15 @@ struct fgv_node {
     char name[24];
     struct pci_dev *pdev;
     phys_addr_t start;
-    struct mutex lock; /* bytes and is_gone against page tables and registers in use; inode */
+    struct mutex lock; /* bytes and is_gone against page tables and registers in use */
     u64 bytes;         /* of the BAR, from its start on, that programs may map */
     bool is_gone;
-    struct inode *inode; /* whose mapping all files share, so that one call finds every page table entry */
+    struct inode *inode; /* its own: all files share its mapping, so that one call finds every page table entry */
 };
+
+/* Around all of the below, once each. */
+int fgv_nodes_begin(void);
+void fgv_nodes_end(void);
 
 /* Gives it a name, and no bytes yet. On an error there is nothing to undo. */
 int fgv_node_init(struct fgv_node *node, const struct fgv_node_kind *kind, struct pci_dev *pdev);

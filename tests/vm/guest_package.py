@@ -46,4 +46,4 @@ def package_files(folder: Path) -> dict[PurePosixPath, Path]:
 
 def is_well(messages: str) -> bool:
     """Whether the kernel's messages have nothing that it says when a module has done wrong."""
-    return not re.search(r"BUG|WARNING|Oops|Call Trace|refcount|list_del", messages)
+    return not re.search(r"BUG|WARNING|Oops|Call Trace|refcount|list_del|Busy inodes", messages)

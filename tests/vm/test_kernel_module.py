@@ -257,6 +257,18 @@ def test_the_module_gives_nobody_more_than_the_region(house: House) -> None:
     assert_passes(house.user("/programs/vector_add"))
 
 
+def test_a_file_system_that_ends_behind_its_device_file(house: House) -> None:
+    """Of a container, which has a device file of its own, and was the first one to open it."""
+    await_nobody(house)
+    house.root("rmmod fairgv && insmod /fairgv.ko && chgrp fairgv /dev/fairgv0")
+    house.root(
+        "mkdir /tmp/own && mount -t tmpfs own /tmp/own && mknod /tmp/own/fairgv0 c $(tr : ' ' </sys/class/misc/fairgv0/dev)"
+    )
+    house.root(": </tmp/own/fairgv0; umount /tmp/own && rmdir /tmp/own")
+    assert_kernel_is_well(house)
+    assert_passes(house.user("/programs/vector_add"))
+
+
 def test_a_device_that_is_taken_out_under_a_program(house: House) -> None:
     await_nobody(house)
     house.root(
