@@ -218,6 +218,7 @@ class ControlPage(SpacesTold, Away):
             limit_permille=reading.limit_permille,
             limited_until_ns=reading.limited_until_ns,
             back_ns=reading.back_ns,
+            out_of_turn_ns=reading.out_of_turn_ns,
         )
 
     def vgpus(self) -> list[VgpuReading]:

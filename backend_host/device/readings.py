@@ -200,6 +200,8 @@ class VgpuReading:
     """What it was charged lasts until then at its limit (worker/page/allowance.h)."""
     back_ns: int = 0
     """Its limit keeps it from a turn until then; 0: it does not."""
+    out_of_turn_ns: int = 0
+    """Of what a critical one used: ahead of its turns, or while best effort had no place."""
 
     @property
     def charged_ns(self) -> int:

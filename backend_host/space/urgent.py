@@ -1,6 +1,7 @@
 """Whether critical vGPUs go before all others: for as long as they took less of the last 10 s out of turn than they may.
 
-Their workers count what they took so. Beyond it a critical vGPU waits for its turn as others do, until enough of that is 10 s old.
+Their accounts say what they took so, by all of their workers, those that have ended, too. Beyond it a critical vGPU waits for its turn as
+others do, until enough of that is 10 s old. What a vGPU took before the first look at it is not counted: an earlier daemon may have.
 
 Wrong when: a worker was taken over and counts too little. Its guest then has its GPU time before others, and still pays for it by its tags.
 """
@@ -20,18 +21,17 @@ WINDOW_NS = 10_000_000_000
 class _Used:
     """Out of turn, by one vGPU."""
 
-    by_worker: dict[tuple[int, int], int] = field(default_factory=dict)
-    """What each had counted at the look before, by slot and process."""
+    counted_ns: int
+    """By its account, at the look before."""
     pieces: deque[tuple[int, int]] = field(default_factory=deque)
     """When, and how much more it was than at the look before."""
     in_window_ns: int = 0
 
-    def look(self, now_ns: int, counted: Mapping[tuple[int, int], int]) -> None:
-        more = sum(max(0, ns - self.by_worker.get(worker, 0)) for worker, ns in counted.items())
-        self.by_worker = dict(counted)
-        if more:
-            self.pieces.append((now_ns, more))
-            self.in_window_ns += more
+    def look(self, now_ns: int, counted_ns: int) -> None:
+        more_ns, self.counted_ns = counted_ns - self.counted_ns, counted_ns
+        if more_ns > 0:
+            self.pieces.append((now_ns, more_ns))
+            self.in_window_ns += more_ns
         while self.pieces and self.pieces[0][0] <= now_ns - WINDOW_NS:
             self.in_window_ns -= self.pieces.popleft()[1]
 
@@ -55,16 +55,15 @@ class Urgent:
         for vgpu in self._used.keys() - criticals.keys():
             del self._used[vgpu]
             self._page.set_urgent(vgpu, is_urgent=False)
-        if not criticals:
-            return
         now_ns = self._clock()
-        counted: dict[int, dict[tuple[int, int], int]] = {vgpu: {} for vgpu in criticals}
-        for reading in self._page.workers():
-            if reading.vgpu in counted:
-                counted[reading.vgpu][reading.slot, reading.pid] = reading.out_of_turn_ns
         for vgpu, entitlement in criticals.items():
-            used = self._used.setdefault(vgpu, _Used())
-            used.look(now_ns, counted[vgpu])
+            account = self._page.vgpu(vgpu)
+            if account is None:
+                continue  # it is gone by now
+            used = self._used.setdefault(vgpu, _Used(account.out_of_turn_ns))
+            if account.out_of_turn_ns < used.counted_ns:  # another one has its number now
+                used = self._used[vgpu] = _Used(0)
+            used.look(now_ns, account.out_of_turn_ns)
             may_ns = entitlement.most / WHOLE * WINDOW_NS
             self._page.set_urgent(vgpu, is_urgent=used.in_window_ns < may_ns)
 

@@ -131,6 +131,19 @@ def test_in_its_own_turn_a_critical_one_uses_nothing_out_of_turn(page: ControlPa
     assert reading.out_of_turn_ns == 0
 
 
+def test_what_a_vgpu_took_out_of_turn_outlives_its_workers(page: ControlPage) -> None:
+    """However short they lived."""
+    critical = one(page, CRITICAL, 1)
+    for number in range(3):
+        slot, grantee = attach(page, critical.vgpu)
+        lib.fgw_grant_charge(grantee, number * MS + MS, number * MS + 2 * MS)
+        page.repair(slot)
+        page.worker_free(slot)
+    account = page.vgpu(critical.vgpu)
+    assert account is not None
+    assert account.out_of_turn_ns == 3 * MS
+
+
 def test_companions_are_of_one_space(page: ControlPage) -> None:
     critical, best, other, none = (
         one(page, CRITICAL, 1),

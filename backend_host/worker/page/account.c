@@ -88,6 +88,7 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
     }
     fgw_allowance_charge(grantee, used_ns, to_ns);
     if (fgw_space_is_critical(grantee) && (!grantee->is_user || grantee->is_ahead || fgw_space_keeps_out(grantee))) {
+        atomic_fetch_add_explicit(&grantee->account->out_of_turn_ns, used_ns, memory_order_relaxed);
         atomic_fetch_add_explicit(&grantee->slot->out_of_turn_ns, used_ns, memory_order_relaxed);
     }
 }

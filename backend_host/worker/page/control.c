@@ -298,6 +298,7 @@ bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct f
     *reading = (struct fgw_vgpu_reading){
         .used_ns = atomic_load(&account->used_ns),
         .held_ns = fgw_vgpu_held_ns(control, index),
+        .out_of_turn_ns = atomic_load(&account->out_of_turn_ns),
         .charged_until_ns = atomic_load(&account->charged_until_ns),
         .nr_grants = atomic_load(&control->grant->seats[index].nr_grants),
         .memory_bytes = memory_bytes,

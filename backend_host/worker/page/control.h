@@ -12,6 +12,7 @@
 struct fgw_vgpu_reading {
     uint64_t used_ns;
     uint64_t held_ns;
+    uint64_t out_of_turn_ns;
     uint64_t charged_until_ns;
     uint64_t nr_grants;
     uint64_t memory_bytes;

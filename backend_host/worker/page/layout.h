@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 22u
+#define FGW_CONTROL_VERSION 23u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -237,11 +237,12 @@ struct fgw_account {
     _Atomic uint64_t charged_until_ns; /* the union of its workers' busy times is charged up to here; CLOCK_MONOTONIC */
     _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
     _Atomic uint64_t limited_until_ns; /* what it was charged lasts so long at its limit: see allowance.h */
+    _Atomic uint64_t out_of_turn_ns;   /* of used_ns, by a critical one: see account.c */
     _Atomic uint32_t has_long_turns;   /* its last turn took its slice, or nearly */
     _Atomic uint32_t
         split; /* a critical one: what stands in the split word of its space; another: that leaves it no place */
     _Atomic uint64_t allocated_bytes[FGW_MAX_WORKERS]; /* linear memory of each of its workers */
-    uint8_t pad[FGW_PAGE_BYTES - 48 - 8 * FGW_MAX_WORKERS];
+    uint8_t pad[FGW_PAGE_BYTES - 56 - 8 * FGW_MAX_WORKERS];
 };
 _Static_assert(sizeof(struct fgw_account) == FGW_PAGE_BYTES, "account");
 

@@ -1,8 +1,9 @@
-"""Who goes before others: as long as it took less of the last 10 s out of turn than it may, by what its workers count."""
+"""Who goes before others: as long as it took less of the last 10 s out of turn than it may, by what its account says."""
 
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,18 +15,15 @@ MS = 1_000_000
 
 
 class Page:
-    """What workers count, and what is said of vGPUs."""
+    """Accounts, and what is said of vGPUs."""
 
     def __init__(self) -> None:
-        self.counted: dict[tuple[int, int, int], int] = {}
-        """By vGPU, slot and process."""
+        self.counted: dict[int, int] = {}
+        """By vGPU."""
         self.urgent: dict[int, bool] = {}
 
-    def workers(self) -> list[Any]:
-        return [
-            SimpleNamespace(vgpu=vgpu, slot=slot, pid=pid, out_of_turn_ns=ns)
-            for (vgpu, slot, pid), ns in self.counted.items()
-        ]
+    def vgpu(self, vgpu: int) -> Any:
+        return SimpleNamespace(out_of_turn_ns=self.counted[vgpu]) if vgpu in self.counted else None
 
     def set_urgent(self, vgpu: int, *, is_urgent: bool) -> None:
         self.urgent[vgpu] = is_urgent
@@ -38,10 +36,9 @@ class Scene:
         self.criticals = {3: Entitlement(vgpu_class="critical", qos="2", most=most)}
         self.urgent = Urgent(cast(ControlPage, self.page), lambda: self.criticals, lambda: self.now_ns)
 
-    def look(self, at_ms: int, **counted_ms: int) -> bool:
-        """By workers `w0`, `w1` in slots of these numbers."""
+    def look(self, at_ms: int, counted_ms: int = 0) -> bool:
         self.now_ns = at_ms * MS
-        self.page.counted = {(3, int(name[1:]), 100): ms * MS for name, ms in counted_ms.items()}
+        self.page.counted = {3: counted_ms * MS}
         self.urgent.look()
         return self.page.urgent[3]
 
@@ -49,19 +46,34 @@ class Scene:
 def test_up_to_its_bound_it_goes_first_and_again_once_that_is_over() -> None:
     scene = Scene(most=50.0)
     assert scene.look(100)
-    assert scene.look(200, w0=4999)
-    assert not scene.look(300, w0=5000)
-    assert not scene.look(10_199, w0=5000)
-    assert scene.look(10_200, w0=5000), "what it took first is 10 s old"
+    assert scene.look(200, 4999)
+    assert not scene.look(300, 5000)
+    assert not scene.look(10_199, 5000)
+    assert scene.look(10_200, 5000), "what it took first is 10 s old"
     assert scene.urgent.part(3) == 0.0001
 
 
-def test_workers_of_one_vgpu_count_together_and_an_ended_one_is_not_forgotten() -> None:
+def test_what_it_took_before_the_first_look_is_not_counted() -> None:
+    """As at an earlier daemon."""
     scene = Scene(most=50.0)
-    assert scene.look(100, w0=3000)
-    assert not scene.look(200, w0=3000, w1=2500)
-    assert not scene.look(300, w1=2500)
-    assert scene.urgent.part(3) == 0.55
+    assert scene.look(100, 60_000)
+    assert scene.look(200, 60_001)
+    assert scene.urgent.part(3) == 0.0001
+
+
+@pytest.mark.parametrize("took_ms", [0, 20])
+def test_one_that_gets_the_number_of_one_that_left_took_nothing_of_that(took_ms: int) -> None:
+    scene = Scene(most=50.0)
+    scene.look(100)
+    assert not scene.look(200, 6000)
+    assert scene.look(300, took_ms)
+    assert scene.urgent.part(3) == took_ms / 10_000
+
+
+def test_one_that_has_just_left_is_nobodys() -> None:
+    scene = Scene()
+    scene.urgent.look()
+    assert scene.page.urgent == {}
 
 
 def test_one_that_may_take_nothing_waits_as_all_do() -> None:
@@ -77,16 +89,18 @@ def test_one_that_is_critical_no_more_is_said_so() -> None:
     assert scene.urgent.part(3) == 0.0
 
 
-@given(st.lists(st.tuples(st.integers(1, 3000), st.integers(-(10**12), 10**12)), min_size=1, max_size=60))
-def test_whatever_a_worker_counts_its_part_is_what_it_added_within_ten_seconds(steps: list[tuple[int, int]]) -> None:
+@given(st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 10**12)), min_size=1, max_size=60))
+def test_whatever_is_counted_its_part_is_what_was_added_within_ten_seconds(steps: list[tuple[int, int]]) -> None:
     scene = Scene()
     added: list[tuple[int, int]] = []
-    at_ms = before = 0
+    at_ms, before = 0, steps[0][1]
     for passed_ms, counted in steps:
         at_ms += passed_ms
-        scene.now_ns, scene.page.counted = at_ms * MS, {(3, 0, 1): counted}
+        scene.now_ns, scene.page.counted = at_ms * MS, {3: counted}
         scene.urgent.look()
-        added.append((scene.now_ns, max(0, counted - before)))
+        if counted < before:
+            added, before = [], 0
+        added.append((scene.now_ns, counted - before))
         before = counted
         expected = sum(ns for at_ns, ns in added if at_ns > scene.now_ns - WINDOW_NS)
         assert scene.urgent.part(3) == expected / WINDOW_NS
