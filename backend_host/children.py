@@ -1,16 +1,37 @@
-"""Processes that open a device library, which may hang in its driver where no signal ends them: nobody waits for one longer than he said.
+"""Children of ours: those that nobody waits for longer than he said, and those that end with us.
 
-One that was killed and does not end is left behind: it holds no lock and no pipe of ours, and ends once its driver lets it.
+Processes that open a device library may hang in its driver where no signal ends them. One that was killed and does not end is left behind: it
+holds no lock and no pipe of ours, and ends once its driver lets it.
 """
 
 import contextlib
+import ctypes
+import os
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 END_S = 1.0
 """For the end of a process that was killed."""
+_PR_SET_PDEATHSIG = 1
+
+
+def ending_with_us() -> Callable[[], None]:
+    """What a child does before it executes its program (`preexec_fn`): the kernel then kills it when we end, however that comes about.
+
+    For children of the main thread: the kernel takes the death of the thread that forked for that of the parent. Wrong when the program is
+    set-user-ID or changes its user (sudo), which makes the kernel forget this.
+    """
+    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+
+    def prepare() -> None:
+        prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+        if os.getppid() != parent:  # it ended before the request, and is no more the parent after it
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return prepare
 
 
 def run_within(

@@ -87,7 +87,7 @@ class Daemon:
 
     def _serve(self, on_ready: ReadyPipe, stack: contextlib.ExitStack) -> None:
         if self._config.is_private:
-            stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
+            stack.callback(self._remove_what_is_left, on_ready)
         manager = self._manager
         self.is_managed = manager.is_there and not self._config.is_private
         path = self._config.socket_path
@@ -121,8 +121,7 @@ class Daemon:
         self._parts.trials.start()
         manager.tell(READY=1, STATUS=f"serves; {sentence}")
         failing.forget(self._config.state_dir)
-        if self._config.is_private:
-            on_ready.when_gone(self.stop)
+        on_ready.when_alone(self.stop)
         self._stop.wait()
         log.info("leaving programs to the next daemon" if self.leaves else "stopping")
         what = "leaves programs to the next daemon" if self.leaves else "ends programs and gives everything back"
@@ -132,6 +131,11 @@ class Daemon:
             self._parts.sleepers.stop()
             for gpu in self._parts.gpus:
                 gpu.coscheduler.rest()  # who is boosted would stay so
+
+    def _remove_what_is_left(self, on_ready: ReadyPipe) -> None:
+        """As our starter would, who else looks into the log first."""
+        if on_ready.is_alone():
+            shutil.rmtree(self._config.state_dir, ignore_errors=True)
 
     def _begin_duties(self, manager: Manager, stack: contextlib.ExitStack) -> None:
         def reload() -> Message:

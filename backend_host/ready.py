@@ -13,6 +13,8 @@ from collections.abc import Callable
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
 
+LIVE_ON = b"L"
+"""What whoever started a daemon says to one that is to outlive it. A daemon whose starter ends without this word, however it ends, ends too."""
 _MOST_SIGNALS = 4096
 """That are taken note of at once; more wake it again."""
 
@@ -63,7 +65,7 @@ class Latch:
 class ReadyPipe:
     """Tells the process that started us in the background that we serve, or why not. Does nothing in the foreground.
 
-    It is a socket; its other end tells a private daemon that whoever started it is gone, however that came about.
+    It is a socket, so that we are told of the end of that process, too, however that came about.
     """
 
     def __init__(self, fd: int | None) -> None:
@@ -81,16 +83,27 @@ class ReadyPipe:
         with contextlib.suppress(OSError):
             self._say({"error": str(error)})
 
-    def when_gone(self, action: Callable[[], None]) -> None:
-        """Calls `action` from a thread when the other end is closed, by its owner or by the end of its owner."""
+    def when_alone(self, action: Callable[[], None]) -> None:
+        """Calls `action` from a thread when the other end is closed, by its owner or by the end of its owner, unless we are to live on."""
         if self._socket is not None:
             threading.Thread(target=self._wait, args=(self._socket, action), name="starter", daemon=True).start()
+
+    def is_alone(self) -> bool:
+        """Whether the other end is closed: nobody is there who looks after what we leave."""
+        if self._socket is None:
+            return False
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     @staticmethod
     def _wait(other_end: socket.socket, action: Callable[[], None]) -> None:
         with contextlib.suppress(OSError):
-            while other_end.recv(64):
-                pass
+            if other_end.recv(len(LIVE_ON)) == LIVE_ON:
+                return
         action()
 
     def _say(self, message: Message) -> None:

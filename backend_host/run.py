@@ -12,7 +12,6 @@ Wrong when: the program is set-user-ID or changes its user (sudo), which makes t
 
 import argparse
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -22,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from backend_host.arguments import path_argument
+from backend_host.children import ending_with_us
 from backend_host.entitlement import add_options, given_options
 from backend_host.errors import DaemonNotRunningError, FairGVError
 from backend_host.ipc import Connection
@@ -32,7 +32,6 @@ EXIT_FAILED = 1
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 _FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
-_PR_SET_PDEATHSIG = 1
 _SI_KERNEL = 0x80
 """si_code of what the terminal sends, to the whole foreground process group (sigaction(2))."""
 
@@ -233,15 +232,12 @@ def _run(command: Sequence[str], variables: Mapping[str, str], guest_library: Pa
 
 
 def _spawn(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> subprocess.Popen[bytes]:
-    """From the main thread: the kernel takes the death of the thread that forked for that of the parent."""
-    parent = os.getpid()
-    prctl = ctypes.CDLL(None).prctl
+    """From the main thread."""
+    end_with_us = ending_with_us()
 
     def prepare() -> None:
-        """In the child. A parent that ended before the request is no more the parent after it."""
-        prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)
+        """In the child."""
+        end_with_us()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     try:

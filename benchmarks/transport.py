@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT, load_config
-from backend_host.launching import launch, wait_for_end, wait_for_start
+from backend_host.launching import daemon_for_now
 from backend_host.walls.tenants import name_of
 
 SOFTGPU = PACKAGE_ROOT / "build/softgpu/libcuda.so.1"
@@ -118,10 +118,7 @@ def open_scene(setting: dict[str, int]) -> Iterator[Scene]:
             is_private=True,
         )
         config = replace(config, walls=replace(config.walls, cache_dir=str(folder / "cache")))
-        pid, other_end = launch(config)
-        stack.callback(wait_for_end, pid)
-        stack.enter_context(other_end)
-        wait_for_start(config, other_end)
+        stack.enter_context(daemon_for_now(config))
         yield Scene(state_dir, program, counts)
 
 

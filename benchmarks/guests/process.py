@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from backend_host.children import ending_with_us
 from backend_host.config import PACKAGE_ROOT, Config
-from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
-from backend_host.launching import start_in_background, wait_for_end
+from backend_host.launching import daemon_for_now
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.guests.pinning import Pinning
 from benchmarks.guests.session import Account, Finished, Moved, left_s
@@ -27,7 +27,7 @@ LEAD_S = 0.5
 
 
 class ProcessRunning:
-    """A child in a process group of its own, so that Ctrl-C reaches us alone and we end it in order."""
+    """A child in a process group of its own, so that Ctrl-C reaches us alone and we end it in order. It ends with us when we cannot."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], name: str) -> None:
         self._name = name
@@ -41,6 +41,7 @@ class ProcessRunning:
             env=environment,
             cwd=PACKAGE_ROOT,
             process_group=0,
+            preexec_fn=ending_with_us(),  # noqa: PLW1509 - it takes no lock
         )
 
     def read_line(self, deadline_s: float) -> str:
@@ -208,15 +209,10 @@ class ProcessGuests:
 @contextlib.contextmanager
 def daemon(config: Config, pinning: Pinning | None) -> Iterator[None]:
     """A daemon for the block."""
-    with pinning.rest() if pinning else contextlib.nullcontext():
-        start_in_background(config)
-    try:
+    with contextlib.ExitStack() as stack:
+        with pinning.rest() if pinning else contextlib.nullcontext():
+            stack.enter_context(daemon_for_now(config))
         yield
-    finally:
-        with contextlib.suppress(FairGVError):
-            with Connection(config.socket_path) as connection:
-                pid = int(connection.ask("stop")["pid"])
-            wait_for_end(pid)
 
 
 def change(state_dir: Path, name: str, **entitlement: float) -> None:

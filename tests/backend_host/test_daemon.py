@@ -205,13 +205,14 @@ def test_of_two_daemons_started_at_once_one_serves(tmp_path: Path) -> None:
     started = [launch(config(tmp_path)) for _ in range(3)]
     answers = []
     for _, other_end in started:
-        with other_end:
-            try:
-                answers.append(wait_for_start(config(tmp_path), other_end))
-            except FairGVError as error:
-                assert "already listens" in str(error)
+        try:
+            answers.append(wait_for_start(config(tmp_path), other_end))
+        except FairGVError as error:
+            assert "already listens" in str(error)
     assert len(answers) == 1
-    stop_host(Host(tmp_path, "soft"))
+    for pid, other_end in started:
+        other_end.close()
+        wait_for_end(pid)
 
 
 def test_a_daemon_nobody_waits_for_ends(tmp_path: Path) -> None:
@@ -223,9 +224,10 @@ def test_a_daemon_nobody_waits_for_ends(tmp_path: Path) -> None:
         connect(tmp_path)
 
 
-def test_a_private_daemon_lives_as_long_as_its_starter(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_private", [True, False])
+def test_a_daemon_that_is_not_told_to_live_on_ends_with_its_starter(tmp_path: Path, *, is_private: bool) -> None:
     state_dir = tmp_path / "private"
-    pid, other_end = launch(config(state_dir, is_private=True))
+    pid, other_end = launch(config(state_dir, is_private=is_private))
     wait_for_start(config(state_dir), other_end)
     with connect(state_dir) as connection:
         os.close(connection.ask("open", region_bytes=REGION_BYTES)["fd"])
@@ -233,7 +235,7 @@ def test_a_private_daemon_lives_as_long_as_its_starter(tmp_path: Path) -> None:
         assert connection.ask("status")["pid"] == pid
         other_end.close()
         wait_for_end(pid)
-    assert not state_dir.exists()
+    assert state_dir.exists() is not is_private
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -269,7 +271,6 @@ def test_it_keeps_no_descriptor_of_its_starter(tmp_path: Path) -> None:
     assert os.read(read_fd, 1) == b"", "whoever waits for this pipe to close does not wait for the daemon"
     os.close(read_fd)
     other_end.close()
-    stop_host(Host(tmp_path, "soft"))
     wait_for_end(pid)
 
 

@@ -6,12 +6,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.config import PACKAGE_ROOT, Config, load_config
+from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
+from backend_host.launching import wait_for_end
+from backend_host.private_daemon import private_daemon
 from tests.children import is_there, running
 from tests.end_to_end.host import PROGRAMS, Host, own_device, start_host, stop_host, wait_until
 
@@ -197,10 +202,13 @@ class Private:
         mine = {"TMPDIR": str(place), "FAIRGV_SOFTGPU_STATE": str(device), "PYTHONPATH": str(PACKAGE_ROOT)}
         self.environment = {**os.environ, **mine}
 
-    def start(self, *program: str, device: str = "soft", options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    def start(
+        self, *program: str, device: str = "soft", options: tuple[str, ...] = (), stdin: int | None = None
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-c", PRIVATE, "--device", device, *options, "--", *program],
             env=self.environment,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -301,6 +309,33 @@ def test_what_a_private_daemon_had_to_say_is_not_lost(private: Private) -> None:
     _, errors = child.communicate(timeout=60)
     assert "the daemon said" in errors
     assert "before it had a client" in errors
+    private.assert_nothing_is_left()
+
+
+def test_why_a_private_daemon_failed_at_its_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log goes with its folder."""
+
+    def load(*arguments: Any, **settings: Any) -> Config:
+        return replace(load_config(*arguments, **settings), policy="none of them")
+
+    monkeypatch.setattr("backend_host.private_daemon.load_config", load)
+    with pytest.raises(FairGVError, match=r"ended at its start(.*\n)*.*no scheduling policy is called "):
+        private_daemon("soft", goes_around=True).__enter__()
+
+
+def test_a_private_daemon_that_ends_before_its_program_is_told(private: Private) -> None:
+    child = private.start("/bin/sh", "-c", "echo started; read line; exit 3", stdin=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "started\n"
+    [state_dir] = private.place.iterdir()
+    with Connection(state_dir / "control.sock") as connection:
+        daemon = connection.ask("status")["pid"]
+    os.kill(daemon, signal.SIGTERM)
+    wait_for_end(daemon)
+    _, errors = child.communicate("\n", timeout=60)
+    assert child.returncode == 3
+    assert "fairgv-run: the daemon ended before the program; the end of" in errors
+    assert errors.endswith(" stopping\n")
     private.assert_nothing_is_left()
 
 

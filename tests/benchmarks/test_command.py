@@ -190,6 +190,18 @@ def processes_that_name(text: str) -> list[str]:
     return found
 
 
+def processes_of(mark: str) -> list[str]:
+    """Command lines of living processes that have it in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"MARK={mark}" in path.read_bytes().decode(errors="replace"):
+                found.append(path.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
 @pytest.fixture
 def places() -> Iterator[Path]:
     """A folder for temporary files, of a short name: paths of sockets end at 107 bytes."""
@@ -216,6 +228,32 @@ def test_an_interrupt_loses_nothing_and_leaves_nothing(tmp_path: Path, places: P
     assert "Not whole: interrupted." in output
     wait_until(lambda: not processes_that_name(str(places)), "all processes ended")
     assert list(places.iterdir()) == []
+
+
+def test_a_kill_leaves_no_process(tmp_path: Path, places: Path) -> None:
+    """Neither the daemon nor programs, which here would run for a minute."""
+    words = [
+        "mmr",
+        "--program",
+        "spin",
+        "--weights",
+        "1:1",
+        "--seconds",
+        "60",
+        "--repetitions",
+        "1",
+        "--device",
+        "soft",
+    ]
+    kept = {"TMPDIR": str(places), "FAIRGV_SOFTGPU_STATE": str(tmp_path / "device")}
+    command = [sys.executable, "-m", "benchmarks.cli", *words]
+    mark = f"of-{places.name}"
+    environment = {**os.environ, **kept, "MARK": mark}
+    nothing = subprocess.DEVNULL
+    with running(command, cwd=PACKAGE_ROOT, env=environment, stdout=nothing, stderr=nothing) as child:
+        wait_until(lambda: "/spin " in "".join(processes_of(mark)), "programs run", LIMIT_S)
+        child.kill()
+    wait_until(lambda: not processes_of(mark), "all processes ended")
 
 
 def test_minutes_that_are_over_end_a_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,13 +79,11 @@ def daemon(config: Config, run_blocks: int) -> Iterator[None]:
     process = multiprocessing.get_context("spawn").Process(target=serve_daemon, args=(config, run_blocks, theirs))
     process.start()
     theirs.close()
-    with ours:
+    with ExitStack() as stack:
+        stack.callback(process.join)
+        stack.enter_context(ours)
         wait_for_start(config, ours)
-    try:
         yield
-    finally:
-        process.terminate()
-        process.join()
 
 
 def serve_daemon(config: Config, run_blocks: int, ready: socket.socket) -> None:
