@@ -28,4 +28,5 @@ class Glance:
     vgpus: tuple[VGpuGlance, ...]
     used_ns: Mapping[int, int]
     waits_for: str = ""
-    """As that of DaemonStatistics."""
+    troubles: tuple[str, ...] = ()
+    """As those of DaemonStatistics."""

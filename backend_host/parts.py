@@ -220,7 +220,7 @@ class Parts:
 
     def glance(self) -> Glance:
         """What of that changes from second to second."""
-        return replace(self.vgpus.glance(), waits_for=self.old.sentence())
+        return replace(self.vgpus.glance(), waits_for=self.old.sentence(), troubles=self.troubles())
 
 
 def _default_trouble(gpus: Sequence[Gpu], config: Config) -> Sequence[str]:

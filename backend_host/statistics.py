@@ -290,7 +290,8 @@ class DaemonStatistics:
     nr_old_programs: int = 0
     """How many those are."""
     troubles: tuple[str, ...] = ()
-    """What of the configuration is not served by, and why: names of devices that are not there, vGPUs of vgpus.d that cannot be made."""
+    """What of the configuration is not served by, and why: names of devices that are not there, vGPUs of vgpus.d that cannot be made. And what
+    does not come of requests."""
     spaces: tuple[SpaceStatistics, ...] = ()
     """vGPUs that may use a Gpu at the same time."""
     compiled_code: CodeStatistics = CodeStatistics()

@@ -114,7 +114,7 @@ def daemon(reading: DaemonReading) -> Verdict:
         if waits_for := told.get("waits_for"):
             return warned("daemon", f"{text}; {waits_for}", "wait for them, or end them: fairgv-host stop, then start")
         if troubles := told.get("troubles"):
-            remedy = "mend that, then: fairgv-host reload, or restart where it names devices"
+            remedy = "as it says there; settings that were mended hold after: fairgv-host reload, or restart where they name devices"
             return warned("daemon", f"{text}; {'; '.join(troubles)}", remedy)
         return passed("daemon", text)
     if reading.has_socket:

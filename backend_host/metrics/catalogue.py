@@ -335,6 +335,12 @@ OF_DAEMON: tuple[Metric, ...] = (
         lambda daemon: daemon.nr_old_programs,
     ),
     _device(
+        "daemon_troubles",
+        "gauge",
+        "What of the configuration is not served by, and what does not come of requests: as many sentences as `fairgv-host status` has.",
+        lambda daemon: len(daemon.troubles),
+    ),
+    _device(
         "daemon_uptime_seconds",
         "gauge",
         "Time since the daemon started.",

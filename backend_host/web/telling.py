@@ -141,7 +141,8 @@ class Teller:
             for vgpu in seen.vgpus
         ]
         gpus = [{"number": number, **_share(look, before, str(number))} for number in seen.used_ns]
-        second = {"at": self._ms(at_ns), "waits_for": seen.waits_for, "gpus": gpus, "vgpus": vgpus}
+        sentences = {"waits_for": seen.waits_for, "troubles": list(seen.troubles)}
+        second = {"at": self._ms(at_ns), **sentences, "gpus": gpus, "vgpus": vgpus}
         with self._lock:
             self._second = second
         return encoded(second)

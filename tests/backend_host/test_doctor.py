@@ -170,6 +170,15 @@ DAEMONS: list[Case] = [
         "vGPUs: 0; 3 programs are served",
         "fairgv-host stop",
     ),
+    (
+        daemon.daemon,
+        DaemonReading(
+            {"pid": 7, "uptime_ns": 10**9, "vgpus": [], "troubles": ["requests take all of it: give one less"]}
+        ),
+        "warn",
+        "requests take all of it: give one less",
+        "as it says there; settings that were mended hold after: fairgv-host reload",
+    ),
     (daemon.unit, None, "pass", "systemd does not run", ""),
     (daemon.unit, {"Error": "no bus"}, "warn", "no bus", "systemctl status"),
     (daemon.unit, {"LoadState": "not-found", "ActiveState": "inactive"}, "warn", "(not-found)", "KillMode=process"),

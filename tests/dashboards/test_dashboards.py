@@ -88,7 +88,7 @@ def test_a_page_without_a_place_for_the_table_is_named() -> None:
 def test_alerts_are_right_and_do_what_they_say() -> None:
     assert promtool("check", "rules", "dashboards/alerts.yaml") == (
         0,
-        "Checking dashboards/alerts.yaml\n  SUCCESS: 7 rules found\n\n",
+        "Checking dashboards/alerts.yaml\n  SUCCESS: 8 rules found\n\n",
     )
     status, said = promtool("test", "rules", "dashboards/alerts_test.yaml")
     assert status == 0, said

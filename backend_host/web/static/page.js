@@ -5,7 +5,7 @@
   const QUIET_MS = 5000;
   const AGAIN_MS = 3000;
   const span = document.getElementById("span");
-  let second = { at: 0, waits_for: "", gpus: [], vgpus: [] };
+  let second = { at: 0, waits_for: "", troubles: [], gpus: [], vgpus: [] };
   let chosen = null;
   let isLoading = false;
   let quiet = 0;
@@ -13,6 +13,18 @@
   /* What has not changed is not said again to who listens. */
   function write(line, text) {
     if (line.textContent !== text) line.textContent = text;
+  }
+
+  function writeNotes(sentences) {
+    const notes = document.getElementById("notes");
+    if (sentences.join("\n") === [...notes.children].map((note) => note.textContent).join("\n")) return;
+    notes.replaceChildren(
+      ...sentences.map((sentence) => {
+        const note = document.createElement("p");
+        note.textContent = sentence;
+        return note;
+      }),
+    );
   }
 
   function say(state, text) {
@@ -42,7 +54,7 @@
       chosen = number;
       drawAll();
     });
-    write(document.getElementById("waiting"), second.waits_for);
+    writeNotes([second.waits_for, ...second.troubles].filter(Boolean));
     Table.draw(second.vgpus, Data.state.gpus.size > 1, Boolean(second.waits_for));
   }
 

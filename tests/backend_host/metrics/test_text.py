@@ -118,6 +118,11 @@ def test_programs_of_an_earlier_release_are_counted_and_not_named() -> None:
     assert of(read(told()), "fairgv_daemon_old_programs") == [0]
 
 
+def test_troubles_are_counted_and_not_named() -> None:
+    assert of(read(told(troubles=("of one", "of another"))), "fairgv_daemon_troubles") == [2]
+    assert of(read(told()), "fairgv_daemon_troubles") == [0]
+
+
 def test_what_there_is_none_of_is_not_told() -> None:
     series = read(
         told(replace(vgpu("one"), quota_bytes=0, received=Received()), gpus=(replace(GPU, min_max_ratio=None),))

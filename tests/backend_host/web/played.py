@@ -54,6 +54,7 @@ class Played:
     second: int = 0
     used_ns: dict[int, int] = field(default_factory=dict)
     waits_for: str = ""
+    troubles: tuple[str, ...] = ()
 
     def teller(self) -> Teller:
         origin = {"host": "a-host", "version": "FairGV 0.1.0"}
@@ -97,7 +98,7 @@ class Played:
             for tenant in self._there()
         )
         used_ns = {number: self.used_ns.get(number, 0) for number in range(self.nr_gpus)}
-        return Glance(tuple(vgpus), used_ns, self.waits_for)
+        return Glance(tuple(vgpus), used_ns, self.waits_for, self.troubles)
 
     def _there(self) -> Iterable[Tenant]:
         return [tenant for tenant in self.tenants if tenant.is_there(self.second)]

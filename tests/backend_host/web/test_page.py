@@ -143,11 +143,32 @@ def test_why_no_program_is_served_is_told(browser: "Browser", tmp_path: Path) ->
         played.waits_for = ""
         host.tell("second", teller.second())
         waiting.wait_for(state="detached")
-        visit.page.locator("#waiting").wait_for(state="hidden")
+        visit.page.locator("#notes").wait_for(state="hidden")
         assert "fairgv-run" in str(visit.page.locator("#remark").text_content())
         assert visit.complaints == []
     with opened(browser, (tmp_path / "report.html").as_uri()) as visit:
         visit.page.get_by_text(sentence).wait_for()
+
+
+def test_troubles_are_told(browser: "Browser", tmp_path: Path) -> None:
+    """Each by itself, beside why nobody is served."""
+    played = Played([], waits_for="3 programs are", troubles=(f"the vGPU {HOSTILE} is not served", "requests take all"))
+    told = [played.waits_for, *played.troubles]
+    teller = played.teller()
+    played.play(teller, 11)
+    write(tmp_path / "report.html", teller.document())
+    with served(teller) as host, opened(browser, host.url) as visit:
+        notes = visit.page.locator("#notes p")
+        notes.first.wait_for()
+        assert notes.all_text_contents() == told
+        played.troubles = ()
+        host.tell("second", teller.second())
+        notes.nth(1).wait_for(state="detached")
+        assert notes.all_text_contents() == told[:1]
+        assert visit.complaints == []
+    with opened(browser, (tmp_path / "report.html").as_uri()) as visit:
+        visit.page.locator("#notes p").first.wait_for()
+        assert visit.page.locator("#notes p").all_text_contents() == told
 
 
 @pytest.mark.parametrize("is_report", [False, True])
@@ -198,7 +219,8 @@ def test_axe_finds_nothing_serious(browser: "Browser", size: tuple[int, int], sc
     from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - need not be there
 
     tenants = [Tenant(f"vm-{nr}", lambda second: 0.05, lambda second: 0.05, gpu=nr % 2) for nr in range(24)]
-    played = Played(tenants, 2, waits_for="3 programs are served by an earlier release")
+    troubles = ("GPU 0: requests take all of it",)
+    played = Played(tenants, 2, waits_for="3 programs are served by an earlier release", troubles=troubles)
     teller = played.teller()
     played.play(teller, 61)
     with served(teller) as host, opened(browser, host.url, size, scheme) as visit:

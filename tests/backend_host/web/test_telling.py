@@ -61,7 +61,7 @@ def test_each_second_tells_how_things_are() -> None:
     assert json.loads(teller.second())["vgpus"][0]["share"] is None, "of no time there is none"
     played.pass_second()
     second = json.loads(teller.second())
-    assert second["waits_for"] == ""
+    assert (second["waits_for"], second["troubles"]) == ("", [])
     assert second["gpus"] == [{"number": 0, "share": 0.25}]
     assert second["vgpus"] == [
         {
