@@ -200,7 +200,8 @@ class VGpuRegistry(Relocating):
             for gpu in (vgpu.gpu, *([] if vgpu.coming is None else [vgpu.coming.gpu])):
                 others = {key: other for key, other in self._entitlements_on(gpu).items() if key != name}
                 check_quota(gpu, changed)
-                check_request(gpu, changed, others)
+                if changed.request != before.request:
+                    check_request(gpu, changed, others)
                 gpu.spaces.check(changed, others)
             if changed.vgpu_class != before.vgpu_class and vgpu.caretaker.workers():
                 raise RefusedError(

@@ -147,6 +147,22 @@ def test_a_policy_that_knows_no_requests_is_named_with_the_remedy(devices: list[
         registry.remove_all()
 
 
+def test_a_request_that_was_there_before_the_policy_forbids_no_other_change(
+    devices: list[Device], tmp_path: Path
+) -> None:
+    config = Config(state_dir=tmp_path, nr_warm_workers=0, policy="fair")
+    with serving(0, devices[0], config, frozenset(), None) as gpu:
+        registry = VGpuRegistry([gpu], TABLE_HASH)
+        vgpu = opened(registry, PLAIN)
+        vgpu.entitlement = Entitlement(request=30.0)  # as a daemon before made it
+        registry.change(vgpu.name, {"weight": 3})
+        assert vgpu.entitlement == Entitlement(weight=3, request=30.0)
+        with pytest.raises(RefusedError, match=r"^--request: the policy fair of GPU 0 knows no requests"):
+            registry.change(vgpu.name, {"request": 20.0})
+        registry.change(vgpu.name, {"request": 0.0})
+        registry.remove_all()
+
+
 def test_bounds_reach_the_page_and_the_policy(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
     one, other = (opened(registry, Entitlement(gpu="0")) for _ in range(2))
     players = [Player(vgpu) for vgpu in (one, other)]
