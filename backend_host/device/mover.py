@@ -1,12 +1,15 @@
 """Whether programs can leave a device, and come to it, by checkpoints: as a trial at the daemon's start found out (move/trial.py)."""
 
 import threading
+import time
+from collections.abc import Callable
 
 
 class MoverKnown:
     """Of one device. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s, self._began_s = now_s, now_s()
         self._why_not: str | None = None
         self._is_known = threading.Event()
 
@@ -21,6 +24,6 @@ class MoverKnown:
         self._is_known.set()
 
     def wait(self, timeout_s: float) -> str | None:
-        """As `why_not`, once it is known or so much time has passed."""
-        self._is_known.wait(timeout_s)
+        """As `why_not`, once it is known or so much time has passed since the daemon's start: devices that hang are given up together."""
+        self._is_known.wait(max(0.0, self._began_s + timeout_s - self._now_s()))
         return self._why_not

@@ -18,7 +18,7 @@ from backend_host.worker_process import WorkerProcess
 from scheduler.placement import Candidate, Wish
 
 _KNOWN_S = 30.0
-"""The daemon has just started: so long a trial of the mover is waited for."""
+"""After the daemon's start, when trials of the mover are waited for."""
 
 
 def plan_now(vgpus: VGpuTable, gpus: Sequence[Gpu], config: Config, name: str, to: str, mover: str = AUTO) -> Plan:

@@ -9,6 +9,7 @@ import pytest
 
 from backend_host import tables
 from backend_host.device.gpu import Gpu
+from backend_host.device.mover import MoverKnown
 from backend_host.devices import Device
 from backend_host.move import looking
 from backend_host.move.plan import NoPlanError
@@ -182,6 +183,23 @@ def test_a_vgpu_that_is_there_waits_for_no_trial(host: MovingHost, monkeypatch: 
     host.opened("web")
     with pytest.raises(NoPlanError, match=r"^web cannot move to GPU 0: it is there already$"):
         host.moves.plan("web", "0")
+
+
+def test_gpus_that_hang_are_given_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each plan asks two of them, and a drain plans for every vGPU and Gpu."""
+    now_s = [100.0]
+
+    def hang(limit_s: float) -> None:
+        now_s[0] += limit_s
+
+    known = [MoverKnown(lambda: now_s[0]) for _ in range(3)]
+    now_s[0] = 110.0
+    for each in known:
+        monkeypatch.setattr(each._is_known, "wait", hang)
+    assert [each.wait(30.0) for each in (*known, *known)] == [None] * 6
+    assert now_s[0] == 130.0, "so long after their daemon's start, and not for each of them"
+    known[0].set("")
+    assert known[0].wait(30.0) == ""
 
 
 def test_a_vgpu_with_programs_needs_it_on_both(host: MovingHost, monkeypatch: pytest.MonkeyPatch) -> None:
