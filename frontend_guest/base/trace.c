@@ -47,8 +47,13 @@ static void line_write(const char *what)
     char line[640];
     int length = snprintf(line, sizeof(line), "{\"at_ns\": %llu, \"pid\": %d, \"thread\": %ld, %s}\n",
                           (unsigned long long)now_ns(), (int)getpid(), (long)syscall(SYS_gettid), what);
-    ssize_t written = length > 0 && (size_t)length < sizeof(line) ? write(trace_file, line, (size_t)length) : 0;
-    (void)written; /* a full disk must not stop the program */
+    if (length <= 0 || (size_t)length >= sizeof(line)) {
+        return;
+    }
+    const ssize_t written = write(trace_file, line, (size_t)length);
+    if (written != length) { /* a full disk stops no program */
+        fgv_log_cause(FGV_CAUSE_UNTRACED, "the trace is not whole: %s", strerror(written < 0 ? errno : ENOSPC));
+    }
 }
 
 /* A name as the program gave it, fit to stand between quotes. */

@@ -120,6 +120,12 @@ def test_a_place_without_room(host: Host) -> None:
     assert result.stderr == "fairgv-run: cannot write /dev/full: No space left on device\n"
 
 
+def test_a_trace_without_room(host: Host) -> None:
+    """The program goes on, and that calls are missing is said once."""
+    result = host.guest("vector_add", options=("--trace", "/dev/full"))
+    assert (result.returncode, result.stderr) == (0, "fairgv: the trace is not whole: No space left on device\n")
+
+
 def test_a_name_of_nothing_is_shown() -> None:
     asked = [trace.Count("missing name", name, nr_local=1) for name in ("cuNo", "")]
     assert "names not found: cuNo, ''" in printed(asked, 200)
