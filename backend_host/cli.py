@@ -32,6 +32,7 @@ from backend_host.space import command as space
 from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
 from backend_host.top import command as top
 from backend_host.walls.settings import WALLS
+from scheduler.command_line import OutputError, Parser, abandon, finish
 from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
 from scheduler.version import VersionAction
@@ -46,21 +47,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output.begin()
     try:
         status = int(options.run(options))
-        output.finish()
+        finish()
         return status
-    except FairGVError as error:
+    except (FairGVError, OutputError) as error:
         print(f"fairgv-host: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 0 if options.run in (_top, _grants) else 130
     except BrokenPipeError:  # `fairgv-host status | head`
-        output.abandon()
+        abandon()
         return 1
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="fairgv-host",
         description="Gives KVM guests their weighted share of this host's GPUs.",
         epilog="Exit status: 0 done, 1 an error (one line says which and what to do), 2 wrong usage.",

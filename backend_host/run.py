@@ -27,6 +27,8 @@ from backend_host.errors import DaemonNotRunningError, FairGVError
 from backend_host.ipc import Connection
 from backend_host.sizes import size_argument
 from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
+from scheduler.command_line import Parser
+from scheduler.version import VersionAction
 
 EXIT_FAILED = 1
 EXIT_NOT_EXECUTABLE = 126
@@ -48,11 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: the program's own; 128 + n when signal n ended it; 127 when there is no such program, 126 when it cannot be executed, 1
     when FairGV could not serve it."""
     options = make_parser().parse_args(arguments)
-    if options.version:
-        from scheduler.version import version_text  # noqa: PLC0415 - rare
-
-        print(version_text("fairgv-run"))
-        return 0
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         make_parser().error("no program given: fairgv-run -- PROGRAM ARGS")
@@ -76,13 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairgv-run",
         description="Runs a CUDA program of this host as a guest of FairGV.",
         epilog="The program's exit status is passed on; 127: there is no such program, 126: it cannot be executed, 1: it cannot be served. "
         "Example: fairgv-run --weight 2 -- ./vectorAdd",
     )
-    parser.add_argument("--version", action="store_true", help="print it, and end")
+    parser.add_argument("--version", action=VersionAction)
     parser.add_argument("--vgpu", metavar="NAME", help="share the vGPU of this name; made if there is none")
     add_options(parser)
     parser.add_argument(

@@ -11,6 +11,7 @@ from benchmarks.document import command_line
 from benchmarks.experiment import Conduct, add_common_options, positive
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.suite import SUITES, run_suite
+from scheduler.command_line import OutputError, Parser, abandon, finish
 from scheduler.help_text import Paragraphs
 from scheduler.version import VersionAction
 
@@ -22,11 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(words)
     try:
-        if options.experiment == "suite":
-            return run_suite(options, conduct_of)
-        return conduct_of(words).run()
-    except FairGVError as error:
+        status = run_suite(options, conduct_of) if options.experiment == "suite" else conduct_of(words).run()
+        finish()
+        return status
+    except (FairGVError, OutputError) as error:
         print(f"fairgv-bench: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except BrokenPipeError:
+        abandon()
         return EXIT_REFUSED
 
 
@@ -39,7 +43,7 @@ def conduct_of(words: Sequence[str]) -> Conduct:
 
 def parser() -> argparse.ArgumentParser:
     """Of the whole command."""
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="fairgv-bench",
         description="Measures FairGV on this machine: each experiment beside native runs of the same minute, and beside the paper.",
         epilog="fairgv-bench EXPERIMENT --help tells what it measures, and its options.",

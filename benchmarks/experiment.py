@@ -28,6 +28,7 @@ from benchmarks.sheet import Sheet
 from benchmarks.steal import cpu_time, disturbance, steal_between
 from benchmarks.style import THEMES, figure_of
 from benchmarks.systems import OURS
+from scheduler.command_line import writing
 from scheduler.quota import QUOTAS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
 
@@ -234,8 +235,9 @@ def setting(options: argparse.Namespace, region_bytes: int = 256 << 20) -> Setti
 
 
 def terminal() -> Console:
-    """Standard output; where it is no terminal there is no width to keep to."""
-    return Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    """Standard output; where it is no terminal there is no width to keep to. OutputError where it is closed."""
+    with writing():
+        return Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
 
 
 @dataclass
@@ -271,14 +273,15 @@ class Conduct:
 
     def show(self, document: Document) -> None:
         """Tables and plot of what there is."""
-        for sheet in self.experiment.sheets(document):
-            self.output.print(sheet.on_terminal())
-        if findings := self.experiment.findings(document):
-            self.output.print(beside_the_paper(findings).on_terminal())
-        if disturbed := disturbance(document["records"]):
-            self.output.print(disturbed, markup=False, highlight=False)
-        if document["ended"]:
-            self.output.print(f"Not whole: {document['ended']}.", markup=False)
+        with writing():
+            for sheet in self.experiment.sheets(document):
+                self.output.print(sheet.on_terminal())
+            if findings := self.experiment.findings(document):
+                self.output.print(beside_the_paper(findings).on_terminal())
+            if disturbed := disturbance(document["records"]):
+                self.output.print(disturbed, markup=False, highlight=False)
+            if document["ended"]:
+                self.output.print(f"Not whole: {document['ended']}.", markup=False)
         for path in self.options.plot:
             try:
                 save_plot(self.experiment, document, path)

@@ -23,6 +23,7 @@ from benchmarks.guests.session import left_s
 from benchmarks.paper import Finding
 from benchmarks.sheet import Sheet
 from benchmarks.space.build import build_all as build_space
+from scheduler.command_line import writing
 
 FIRST_SIGNAL = 129
 
@@ -158,9 +159,10 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
         status = interruption.exit_code
     output = terminal()
     columns = ("experiment", "measured", "failures", "seconds", "file")
-    output.print(Sheet(f"{options.suite}, device {options.device}", columns, tuple(rows)).on_terminal())
-    if findings:
-        output.print(beside_the_paper(findings).on_terminal())
+    with writing():
+        output.print(Sheet(f"{options.suite}, device {options.device}", columns, tuple(rows)).on_terminal())
+        if findings:
+            output.print(beside_the_paper(findings).on_terminal())
     return status
 
 

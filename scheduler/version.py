@@ -4,6 +4,7 @@ What is printed is the version of the package that is installed, which pyproject
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,5 +29,5 @@ class VersionAction(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """See argparse."""
-        print(version_text(parser.prog))
+        parser._print_message(f"{version_text(parser.prog)}\n", sys.stdout)
         parser.exit()

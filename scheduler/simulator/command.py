@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from scheduler.command_line import OutputError, Parser, abandon, finish, writing
 from scheduler.help_text import Paragraphs
 from scheduler.quota import DEFAULT_MOST_NS, QUOTAS
 from scheduler.registry import DEFAULT_POLICY
@@ -97,7 +98,7 @@ def natural(text: str) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairgv-sim",
         description="Simulates vGPUs that share GPUs, under the daemon's policies and others, and prints what each got.",
         epilog=_EPILOG,
@@ -236,7 +237,8 @@ def _simulate_hosts(options: argparse.Namespace) -> None:
             host_command.all_settings(options),
             lambda told, done: progress.update(task, description=told, completed=done),
         )
-    print_runs(runs, _console())
+    with writing():
+        print_runs(runs, _console())
     if options.json:
         _write(options.json, json.dumps(host_command.to_json(runs), indent=2) + "\n")
     if options.plot:
@@ -265,19 +267,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.arrivals is not None:
             _simulate_hosts(options)
+            finish()
             return 0
         all_settings = [make_settings(options, policy) for policy in options.policy]
         if options.plot:
             require_matplotlib()
         reports = run_all(all_settings)
-        print_reports(reports, _console())
+        with writing():
+            print_reports(reports, _console())
         if options.json:
             _write(options.json, to_json(all_settings, reports))
         if options.plot:
             plot(reports, options.plot)
+        finish()
     except (UnknownWorkloadError, BoundsError) as error:
         parser.error(str(error))
-    except (PlotError, WriteError, OSError) as error:
+    except BrokenPipeError:
+        abandon()
+        return 1
+    except (PlotError, WriteError, OutputError, OSError) as error:
         print(f"fairgv-sim: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
