@@ -15,6 +15,7 @@ from backend_host.device.control import ControlPageFullError
 from backend_host.errors import FairGVError
 from backend_host.guest_log import GuestLog
 from backend_host.service.journal import about
+from backend_host.sizes import format_programs
 from backend_host.window import Window
 from backend_host.worker_process import WorkerProcess, stop_all
 from backend_host.workers import Assignment, Workers
@@ -355,7 +356,7 @@ class Caretaker:
 
     def _welcome(self, client: Client, entry: _Entry) -> None:
         if self.nr_clients and len(self.workers()) >= self.nr_clients:
-            reason = f"the vGPU has {self.nr_clients} programs, as many as it may"
+            reason = f"the vGPU has {format_programs(self.nr_clients)}, as many as it may"
             self._refuse(client, "clients", CUDA_ERROR_OUT_OF_MEMORY, reason)
             return
         if self._is_banned():

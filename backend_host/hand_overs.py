@@ -86,17 +86,19 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def show(ask: Callable[[int], Message], *, is_followed: bool, is_json: bool) -> None:
     """Prints what `ask` answers: of hand-overs after a sequence number. Followed, it ends with KeyboardInterrupt."""
+    first = ask(0)  # what is refused is so before anything is printed
     if not is_json:
         say(HEAD, is_flushed=is_followed)
-    for told in _followed(ask) if is_followed else ask(0)["hand_overs"]:
+    for told in _followed(ask, first) if is_followed else first["hand_overs"]:
         say(json.dumps(told) if is_json else line(told), is_flushed=is_followed)
 
 
-def _followed(ask: Callable[[int], Message]) -> Iterator[Message]:
-    """The newest is told once its holder has come, so that its gap is known; what lacks the one before it waits for that a while."""
-    after, nr_waits = 0, 0
+def _followed(ask: Callable[[int], Message], first: Message) -> Iterator[Message]:
+    """Beginning with the answer `first`. The newest is told once its holder has come, so that its gap is known; what lacks the one before it
+    waits for that a while."""
+    after, nr_waits, answer = 0, 0, first
     while True:
-        told: list[Message] = ask(after)["hand_overs"]
+        told: list[Message] = answer["hand_overs"]
         if told and told[-1]["to"] is not None and told[-1]["gap_ns"] is None:
             told.pop()
         whole = _without_hole(told, after or (told[0]["sequence"] - 1 if told else 0))
@@ -107,6 +109,7 @@ def _followed(ask: Callable[[int], Message]) -> Iterator[Message]:
         yield from told
         after = told[-1]["sequence"] if told else after
         time.sleep(PERIOD_S)
+        answer = ask(after)
 
 
 def _without_hole(told: list[Message], after: int) -> list[Message]:

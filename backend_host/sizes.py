@@ -58,9 +58,19 @@ def format_uptime(nr_ns: int) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"
 
 
+def format_count(nr: int, thing: str) -> str:
+    """`one program`, `2 programs`, `3 launches`."""
+    return f"one {thing}" if nr == 1 else f"{nr} {thing}{'es' if thing.endswith('ch') else 's'}"
+
+
 def format_programs(nr: int) -> str:
-    """`one program`, `2 programs`."""
-    return "one program" if nr == 1 else f"{nr} programs"
+    """As `format_count`, of those."""
+    return format_count(nr, "program")
+
+
+def format_times(nr: int) -> str:
+    """`once`, `2 times`."""
+    return "once" if nr == 1 else f"{nr} times"
 
 
 def size_argument(text: str) -> int:

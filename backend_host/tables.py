@@ -18,7 +18,7 @@ from backend_host.entitlement import WHOLE
 from backend_host.generated.counters import BOUNDS
 from backend_host.ipc import Message
 from backend_host.move.words import CHECKPOINT, REPLAY
-from backend_host.sizes import format_size, format_time, format_uptime
+from backend_host.sizes import format_count, format_size, format_time, format_times, format_uptime
 from backend_host.walls.settings import WALLS
 
 NO_VGPU = "no vGPU yet: fairgv-host attach DOMAIN, or fairgv-run -- PROGRAM"
@@ -382,7 +382,7 @@ def spaces_in_turns(entries: Iterable[Message]) -> Iterator[Text]:
             yield folded(f"space {space['name']}: its vGPUs take turns as all do: {space['why_turns']}")
         if space["nr_faults"]:
             yield folded(
-                f"space {space['name']}: started anew {space['nr_faults']} times, as the device served none of its programs any more"
+                f"space {space['name']}: started anew {format_times(space['nr_faults'])}, as the device served none of its programs any more"
             )
 
 
@@ -419,14 +419,14 @@ def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
         totals = entry["totals"]
         if totals["nr_withdrawn"]:
             yield folded(
-                f"{entry['name']}: taken off the device {totals['nr_withdrawn']} times in the midst of kernels"
+                f"{entry['name']}: taken off the device {format_times(totals['nr_withdrawn'])} in the midst of kernels"
             )
         if not totals["nr_sliced"] and not totals["whole"]:
             continue
         whole = ", ".join(f"{count} {why}" for why, count in sorted(totals["whole"].items())) or "none"
         yield folded(
-            f"{entry['name']}: {totals['nr_sliced']} large launches in {totals['nr_parts']} parts, "
-            f"{totals['nr_variants']} kernels prepared in {format_time(totals['variant_ns'])}; whole: {whole}"
+            f"{entry['name']}: {format_count(totals['nr_sliced'], 'large launch')} in {format_count(totals['nr_parts'], 'part')}, "
+            f"{format_count(totals['nr_variants'], 'kernel')} prepared in {format_time(totals['variant_ns'])}; whole: {whole}"
         )
 
 
@@ -435,7 +435,7 @@ def gave_way(entries: Sequence[Message]) -> Iterator[Text]:
     for entry in entries:
         if counts := entry["totals"].get("nr_gave_way"):
             median, most = (_within(counts, permille) for permille in (500, 990))
-            yield folded(f"{entry['name']}: gave way {sum(counts.values())} times, median {median}, p99 {most}")
+            yield folded(f"{entry['name']}: gave way {format_times(sum(counts.values()))}, median {median}, p99 {most}")
 
 
 def _within(counts: Mapping[str, int], permille: int) -> str:
@@ -457,7 +457,7 @@ def late_work(entries: Sequence[Message]) -> Iterator[Text]:
             yield folded(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
         if entry["nr_expelled"]:
             yield folded(
-                f"{entry['name']}: its programs were ended {entry['nr_expelled']} times, as {entry['expelled_for']}"
+                f"{entry['name']}: its programs were ended {format_times(entry['nr_expelled'])}, as {entry['expelled_for']}"
             )
 
 
@@ -465,4 +465,4 @@ def debts(entries: Sequence[Message]) -> Iterator[Text]:
     """A line for each user or domain whose kernels did not end."""
     for entry in entries:
         fate = "banned until fairgv-host unban" if entry["is_banned"] else f"owes {format_time(entry['debt_ns'])}"
-        yield folded(f"{entry['debtor']}: work of it was ended {entry['nr_timed_out']} times; {fate}")
+        yield folded(f"{entry['debtor']}: work of it was ended {format_times(entry['nr_timed_out'])}; {fate}")

@@ -18,6 +18,7 @@ from backend_host.restart.left import Left
 from backend_host.restart.records import SessionRecord
 from backend_host.restart.store import Store
 from backend_host.service.events import Events
+from backend_host.sizes import format_count, format_programs
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells
 
@@ -75,7 +76,8 @@ class Succession:
             )
         if adopted.vgpus:
             names = ", ".join(adopted.vgpus)
-            text = f"taken over from the daemon before: {adopted.nr_programs} programs of {len(adopted.vgpus)} vGPUs ({names})"
+            nr = f"{format_programs(adopted.nr_programs)} of {format_count(len(adopted.vgpus), 'vGPU')}"
+            text = f"taken over from the daemon before: {nr} ({names})"
             events.tell("adopt", os.geteuid(), text)
 
     def adopt_sessions(self, vgpus: VGpuRegistry, server: Server, answer: dict[str, Any]) -> None:

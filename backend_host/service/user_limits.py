@@ -6,7 +6,7 @@ from backend_host.entitlement import PARAMETERS, Changes, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.service.roles import user_called
 from backend_host.service.user_settings import UserSettings
-from backend_host.sizes import format_size
+from backend_host.sizes import format_count, format_size
 from backend_host.vgpus import NAME
 
 
@@ -40,8 +40,8 @@ def within_limits(
         )
     if len(others) >= settings.vgpus:
         raise RefusedError(
-            f"{name} has {len(others)} vGPUs, and a user may have {settings.vgpus}: join one of them with --vgpu, end a program, or {raised} "
-            "vgpus in [users] of the configuration"
+            f"{name} has {format_count(len(others), 'vGPU')}, and a user may have {settings.vgpus}: join one of them with --vgpu, end a "
+            f"program, or {raised} vgpus in [users] of the configuration"
         )
     weight, most_weight = wanted.weight + sum(other.weight for other in others), settings.most_weight(unsaid)
     if weight > most_weight:

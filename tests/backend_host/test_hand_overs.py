@@ -11,6 +11,7 @@ from backend_host.worker._worker import lib
 from backend_host import hand_overs
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import Why
+from backend_host.errors import RefusedError
 from backend_host.ipc import Message
 from tests.backend_host.grantees import attach
 
@@ -208,3 +209,13 @@ def test_one_that_is_written_late_is_told_in_its_place(
         hand_overs.show(ask, is_followed=True, is_json=True)
     numbers = [json.loads(line)["sequence"] for line in capsys.readouterr().out.splitlines()]
     assert numbers == ([7, 9] if comes_after is None else [7, 8, 9])
+
+
+def test_a_refusal_comes_before_the_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(after: int) -> Message:
+        raise RefusedError("this host has several Gpus")
+
+    for is_followed in (False, True):
+        with pytest.raises(RefusedError):
+            hand_overs.show(ask, is_followed=is_followed, is_json=False)
+    assert capsys.readouterr().out == ""

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from backend_host.config import PACKAGE_ROOT
 from backend_host.errors import ConfigError
-from backend_host.sizes import format_programs, format_size, format_time, format_uptime, parse_size
+from backend_host.sizes import (
+    format_count,
+    format_programs,
+    format_size,
+    format_time,
+    format_times,
+    format_uptime,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +67,18 @@ def test_format_uptime(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("nr", "text"), [(0, "0 programs"), (1, "one program"), (2, "2 programs")])
 def test_programs(nr: int, text: str) -> None:
     assert format_programs(nr) == text
+
+
+@pytest.mark.parametrize(
+    ("nr", "thing", "text"), [(1, "vGPU", "one vGPU"), (2, "vGPU", "2 vGPUs"), (0, "launch", "0 launches")]
+)
+def test_counts(nr: int, thing: str, text: str) -> None:
+    assert format_count(nr, thing) == text
+
+
+@pytest.mark.parametrize(("nr", "text"), [(1, "once"), (2, "2 times")])
+def test_times(nr: int, text: str) -> None:
+    assert format_times(nr) == text
 
 
 HOSTILE = """
