@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/thread.h"
 #include "call/call.h"
 #include "call/chunks.h"
 #include "region/client.h"
@@ -28,12 +27,11 @@ static void write_all(int fd, const uint8_t *bytes, size_t nr_bytes)
     }
 }
 
-/* One chunk full. True when there is more. */
+/* One chunk full. True when there is more. It needs no context: what a kernel printed may outlive its own. */
 static bool fetch_once(uint32_t chunk, uint32_t stream)
 {
     struct fgv_call call;
-    struct fgv_request_output_fetch *request =
-        fgv_call_begin_for(&call, FGV_CALL_output_fetch, sizeof(*request), 0, fgv_thread.current);
+    struct fgv_request_output_fetch *request = fgv_call_begin_for(&call, FGV_CALL_output_fetch, sizeof(*request), 0, 0);
     if (!request) {
         return false;
     }

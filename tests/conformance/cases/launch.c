@@ -285,3 +285,25 @@ CASE(launch_printf)
     say("launch", launch("say_hello", 1, 1, NULL, parameters));
     DO(cuStreamSynchronize, NULL);
 }
+
+/* Nobody waits for the kernels: the end of their context brings out what they printed. */
+ALONE(launch_printf_before_the_context_goes)
+{
+    void *parameters[] = {&(int){5}};
+    CUcontext own = NULL;
+    CUmodule module;
+    CUfunction function;
+
+    function_of("say_hello");
+    say("launch", launch("say_hello", 1, 1, NULL, parameters));
+    say_text("before the reset", "this line");
+    DO(cuDevicePrimaryCtxReset, 0);
+    say_text("after it", "this line");
+    MUST(cuCtxCreate, &own, NULL, 0, 0);
+    MUST(cuModuleLoadData, &module, kernels_ptx);
+    MUST(cuModuleGetFunction, &function, module, "say_hello");
+    DO(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL);
+    say_text("before the context goes", "this line");
+    DO(cuCtxDestroy, own);
+    say_text("after that", "this line");
+}
