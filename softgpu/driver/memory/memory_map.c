@@ -351,11 +351,11 @@ CUmemAccess_flags sgp_memory_access(const struct sgp_allocation *mapping)
 }
 
 /* Mapped memory side by side is one piece of memory to the program. */
-static bool is_mapped_throughout(uintptr_t address, uint64_t bytes)
+static bool is_mapped_throughout(uintptr_t address, uint64_t bytes, CUmemAccess_flags access)
 {
     const struct sgp_allocation *allocation = sgp_memory_find(address);
 
-    while (allocation && allocation->kind == SGP_MEMORY_MAPPED && sgp_memory_access(allocation)) {
+    while (allocation && allocation->kind == SGP_MEMORY_MAPPED && (sgp_memory_access(allocation) & access) == access) {
         uint64_t left = allocation->start + allocation->bytes - address;
 
         if (bytes <= left) {
@@ -368,7 +368,7 @@ static bool is_mapped_throughout(uintptr_t address, uint64_t bytes)
     return false;
 }
 
-bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device)
+bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device, CUmemAccess_flags access)
 {
     const struct sgp_allocation *allocation = sgp_memory_find(address);
 
@@ -380,7 +380,7 @@ bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device)
         return false;
     }
     if (allocation->kind == SGP_MEMORY_MAPPED) {
-        return is_mapped_throughout(address, bytes);
+        return is_mapped_throughout(address, bytes, access);
     }
     if (bytes <= allocation->bytes - (address - allocation->start) &&
         address - allocation->start <= allocation->bytes) {

@@ -89,8 +89,9 @@ CUmemAccess_flags sgp_memory_access(const struct sgp_allocation *mapping);
 bool sgp_memory_is_in_device(uintptr_t address);
 /* Is this an address of some device's, allocated or not? */
 bool sgp_memory_is_device_address(uintptr_t address);
-/* Whether a copy may touch these bytes: `is_device` says that the caller named them as device memory. */
-bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device);
+/* Whether the driver itself may read these bytes, or read and write them: `is_device` says that the caller named them
+ * as device memory. */
+bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device, CUmemAccess_flags access);
 
 /* Addresses without memory that the program reserved. */
 struct sgp_reservation {

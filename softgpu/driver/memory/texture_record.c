@@ -89,7 +89,7 @@ static CUresult mipmap_resource(struct sgp_texture *texture, CUmipmappedArray mi
 static bool memory_is_ok(struct sgp_texture *texture, CUdeviceptr address, CUarray_format format, uint32_t nr_channels)
 {
     return fgv_channel_bytes(format) && texel_set(texture, format, nr_channels) && address % ADDRESS_ALIGNMENT == 0 &&
-           sgp_memory_range_ok(address, 1, true);
+           sgp_memory_range_ok(address, 1, true, CU_MEM_ACCESS_FLAGS_PROT_READ);
 }
 
 static CUresult linear_resource(struct sgp_texture *texture, const struct fgv_resource_linear *linear)

@@ -68,8 +68,9 @@ CUresult sgp_box_check(const struct sgp_box *box)
     if (!box_span(box->width, box->height, box->depth, box->source_pitch, box->source_slice, &source_bytes) ||
         !box_span(box->width, box->height, box->depth, box->destination_pitch, box->destination_slice,
                   &destination_bytes) ||
-        !sgp_memory_range_ok(box->source, source_bytes, box->source_is_device) ||
-        !sgp_memory_range_ok(box->destination, destination_bytes, box->destination_is_device)) {
+        !sgp_memory_range_ok(box->source, source_bytes, box->source_is_device, CU_MEM_ACCESS_FLAGS_PROT_READ) ||
+        !sgp_memory_range_ok(box->destination, destination_bytes, box->destination_is_device,
+                             CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
@@ -269,7 +270,7 @@ CUresult sgp_set_check(const CUDA_MEMSET_NODE_PARAMS *set)
     if (__builtin_mul_overflow(set->width, element_bytes, &row_bytes) ||
         !box_span(row_bytes, set->height, 1, set->pitch, 0, &bytes) || (set->height > 1 && set->pitch < row_bytes) ||
         set->dst % element_bytes || (set->height > 1 && set->pitch % element_bytes) ||
-        !sgp_memory_range_ok(set->dst, bytes, true)) {
+        !sgp_memory_range_ok(set->dst, bytes, true, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;

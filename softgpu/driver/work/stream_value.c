@@ -34,10 +34,14 @@ static bool is_wait(CUstreamBatchMemOpType operation)
     return operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 }
 
-/* With the lock: the memory may be unmapped while a stream waits for it. */
-static bool is_there(uintptr_t address, uint64_t bytes)
+/* Of a wait or a write, with the lock: the memory may be unmapped while a stream waits for it. */
+static bool is_there(const CUstreamBatchMemOpParams *one, uint64_t bytes)
 {
-    return sgp_memory_find(address) && sgp_memory_range_ok(address, bytes, true);
+    const uintptr_t address = one->waitValue.address; /* a write has it there, too */
+    const CUmemAccess_flags access =
+        is_wait(one->operation) ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+    return sgp_memory_find(address) && sgp_memory_range_ok(address, bytes, true, access);
 }
 
 static uint64_t load(const CUstreamBatchMemOpParams *one)
@@ -73,7 +77,7 @@ static enum outcome look(const struct CUctx_st *context, const CUstreamBatchMemO
     enum outcome outcome = IS_GONE;
 
     sgp_lock();
-    if (is_there(one->waitValue.address, bytes)) {
+    if (is_there(one, bytes)) {
         outcome = is_met(one) || context->is_ending || context->error ? IS_DONE : GOES_ON;
     }
     sgp_unlock();
@@ -98,7 +102,7 @@ static CUresult write_value(const CUstreamBatchMemOpParams *one, uint64_t bytes)
     bool is_ok;
 
     sgp_lock();
-    is_ok = is_there(one->writeValue.address, bytes);
+    is_ok = is_there(one, bytes);
     if (is_ok && bytes == 8) {
         atomic_store((_Atomic uint64_t *)at, one->writeValue.value64);
     } else if (is_ok) {
@@ -151,8 +155,7 @@ static bool is_allowed(const CUstreamBatchMemOpParams *one)
     default:
         return false;
     }
-    return one->waitValue.address % bytes == 0 && sgp_memory_find(one->waitValue.address) &&
-           sgp_memory_range_ok(one->waitValue.address, bytes, true);
+    return one->waitValue.address % bytes == 0 && is_there(one, bytes);
 }
 
 static CUresult copy_list(const CUstreamBatchMemOpParams *list, uint32_t nr, struct sgp_values **made)
