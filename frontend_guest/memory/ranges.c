@@ -58,7 +58,10 @@ bool fgv_memory_covers(uint64_t address, uint64_t bytes)
     for (size_t index = first_after(address); bytes > 0 && index > 0 && index <= nr_ranges; index++) {
         const struct fgv_range *range = ranges[index - 1];
         uint64_t offset = address - range->address; /* huge when the range begins behind the address */
-        if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED) {
+        const bool is_out_of_reach =
+            range->kind == FGV_MEMORY_REGISTERED ||
+            (range->kind == FGV_MEMORY_MAPPED && range->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        if (offset >= range->bytes || is_out_of_reach) {
             break;
         }
         uint64_t some_bytes = range->bytes - offset < bytes ? range->bytes - offset : bytes;
@@ -225,7 +228,8 @@ bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes)
     pthread_mutex_lock(&books);
     for (size_t i = first_after(address); bytes > 0 && is_mapped; i++) {
         const struct fgv_range *range = i > 0 && i <= nr_ranges ? ranges[i - 1] : NULL;
-        is_mapped = range && range->kind == FGV_MEMORY_MAPPED && address - range->address < range->bytes;
+        is_mapped = range && range->kind == FGV_MEMORY_MAPPED && range->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+                    address - range->address < range->bytes;
         if (is_mapped) {
             uint64_t some_bytes = range->bytes - (address - range->address);
             some_bytes = some_bytes < bytes ? some_bytes : bytes;

@@ -57,7 +57,8 @@ static inline bool fgv_memory_is_managed(enum fgv_memory_kind kind)
 
 /* What lies at `address`, copied; false and kind PAGEABLE when nothing known does. */
 bool fgv_memory_find(uint64_t address, struct fgv_range *range);
-/* True when all of it lies in ranges that the device reaches, one right after the other where there are several. */
+/* True when all of it lies in ranges that the device reads and writes, one right after the other where there are
+ * several. */
 bool fgv_memory_covers(uint64_t address, uint64_t bytes);
 /* Enters a range, `context` being the current one; false without memory. A range that begins at the same address is
  * replaced. */
@@ -68,7 +69,7 @@ bool fgv_memory_remove(uint64_t address, enum fgv_memory_kind kind, struct fgv_r
 bool fgv_memory_next_shared(const struct fgv_context *context, struct fgv_range *range);
 void fgv_memory_forget_context(struct fgv_context *context);
 void fgv_memory_forget_owner(uint64_t owner);
-/* Whether mapped memory, side by side, is all of these bytes. */
+/* Whether mapped memory, side by side, is all of these bytes, and each may be read. */
 bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes);
 /* Removes the mappings that make up these bytes; false, and nothing done, when whole ones do not. Each is shown. */
 bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const struct fgv_range *range));

@@ -262,6 +262,43 @@ CASE(virtual_create_map_and_use)
     DO(cuMemAddressFree, address, 2 * size);
 }
 
+/* What may not be written, or not be touched at all. */
+CASE(virtual_access)
+{
+    static const CUmemAccess_flags both[] = {CU_MEM_ACCESS_FLAGS_PROT_READ, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+    CUmemAllocationProp properties = on_device();
+    CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr address = 0, other = device_bytes(64, 0);
+    char host[64] = {0};
+    size_t size = 2 << 20;
+
+    MUST(cuMemCreate, &handle, size, &properties, 0);
+    MUST(cuMemAddressReserve, &address, size, 0, 0, 0);
+    MUST(cuMemMap, address, size, 0, handle, 0);
+    DO(cuMemsetD8, address, 1, 64);
+    DO(cuMemcpyDtoH, host, address, 64);
+    DO(cuMemSetAccess, address, size, &access, 1);
+    DO(cuMemsetD8, address, 1, 64);
+    for (unsigned int i = 0; i < 2; i++) {
+        access.flags = both[i];
+        if (DO(cuMemSetAccess, address, size, &access, 1) != CUDA_SUCCESS) {
+            break;
+        }
+        DO(cuMemsetD8, address, 2, 64);
+        DO(cuMemsetD32Async, address, 2, 16, NULL);
+        DO(cuMemcpyDtoD, other, address, 64);
+        DO(cuMemcpyDtoH, host, address, 64);
+        say_bytes("read", host, 64);
+    }
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    DO(cuMemSetAccess, address, size, &access, 1);
+    say_device_bytes("as it was", address, 64);
+    DO(cuMemUnmap, address, size);
+    DO(cuMemRelease, handle);
+    DO(cuMemAddressFree, address, size);
+}
+
 CASE(virtual_errors)
 {
     CUmemAllocationProp properties = on_device();
