@@ -56,12 +56,13 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
     return result;
 }
 
-/* Gives the program pages of its own again, where it has pages of the heap (registered.c), of which `address` lies in
- * the first. False without memory. */
-static bool pages_restore(uint64_t address, uint64_t bytes)
+/* Gives the program pages of its own again, where it has these pages of the heap (registered.c). False without memory.
+ */
+static bool pages_restore(const struct fgv_range *heap)
 {
     struct fgv_range range;
-    if (!fgv_pages_restore(address & ~(uint64_t)(FGV_PAGE_BYTES - 1), bytes)) {
+    const uint64_t address = heap->owner;
+    if (!fgv_pages_restore(address & ~(uint64_t)(FGV_PAGE_BYTES - 1), heap->bytes, heap->aside)) {
         return false;
     }
     if (fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_REGISTERED) {
@@ -72,7 +73,7 @@ static bool pages_restore(uint64_t address, uint64_t bytes)
 
 static void heap_free(const struct fgv_range *range)
 {
-    if (range->owner != 0 && !pages_restore(range->owner, range->bytes)) {
+    if (range->owner != 0 && !pages_restore(range)) {
         return; /* they stay taken until the program ends */
     }
     fgv_heap_pages_give(range->address, range->bytes);

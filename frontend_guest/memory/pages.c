@@ -56,14 +56,34 @@ static bool make_on_another_stack(uint64_t address, uint64_t bytes, void *copy, 
     return is_done;
 }
 
-bool fgv_pages_replace(uint64_t address, uint64_t bytes, uint64_t copy, int file, uint64_t offset)
+/* A second mapping of the same pages, which Linux makes of shared ones only. 0: there is none that can be written. */
+static uint64_t map_again(uint64_t address, uint64_t bytes)
 {
-    return make_on_another_stack(address, bytes, (void *)(uintptr_t)copy, file, offset);
+    void *again = mremap((void *)(uintptr_t)address, 0, bytes, MREMAP_MAYMOVE);
+    if (again == MAP_FAILED) {
+        return 0;
+    }
+    if (mprotect(again, bytes, PROT_READ | PROT_WRITE) != 0) {
+        munmap(again, bytes);
+        return 0;
+    }
+    return (uint64_t)(uintptr_t)again;
 }
 
-bool fgv_pages_restore(uint64_t address, uint64_t bytes)
+bool fgv_pages_replace(uint64_t address, uint64_t bytes, uint64_t copy, int file, uint64_t offset, uint64_t *aside)
 {
-    void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *aside = map_again(address, bytes);
+    const bool is_done = make_on_another_stack(address, bytes, (void *)(uintptr_t)copy, file, offset);
+    if (!is_done && *aside != 0) {
+        munmap((void *)(uintptr_t)*aside, bytes);
+    }
+    return is_done;
+}
+
+bool fgv_pages_restore(uint64_t address, uint64_t bytes, uint64_t aside)
+{
+    void *own = aside != 0 ? (void *)(uintptr_t)aside
+                           : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (own == MAP_FAILED) {
         return false;
     }

@@ -40,6 +40,10 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
             is_device || range->kind == FGV_MEMORY_MANAGED_HEAP ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (range->kind == FGV_MEMORY_REGISTERED && range->owner != 0) {
+            *(CUdeviceptr *)data = range->owner + (address - range->address);
+            return CUDA_SUCCESS;
+        }
         if (!is_device && !is_shared) {
             return CUDA_ERROR_INVALID_VALUE;
         }
@@ -83,7 +87,7 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
         *(size_t *)data = range->bytes;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(int *)data = is_device || is_shared;
+        *(int *)data = is_device || is_shared || (range->kind == FGV_MEMORY_REGISTERED && range->owner != 0);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         *(int *)data =

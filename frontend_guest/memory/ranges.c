@@ -269,12 +269,29 @@ bool fgv_memory_set_access(uint64_t address, uint64_t bytes, uint32_t access)
     return is_covered;
 }
 
+/* Under the lock. NULL: none. */
+static struct fgv_range *range_at(uint64_t address)
+{
+    const size_t index = first_after(address);
+    return index > 0 && address - ranges[index - 1]->address < ranges[index - 1]->bytes ? ranges[index - 1] : NULL;
+}
+
 void fgv_memory_set_sync(uint64_t address, bool is_sync)
 {
     pthread_mutex_lock(&books);
-    size_t index = first_after(address);
-    if (index > 0 && address - ranges[index - 1]->address < ranges[index - 1]->bytes) {
-        ranges[index - 1]->is_sync_memops = is_sync;
+    struct fgv_range *range = range_at(address);
+    if (range) {
+        range->is_sync_memops = is_sync;
+    }
+    pthread_mutex_unlock(&books);
+}
+
+void fgv_memory_set_aside(uint64_t address, uint64_t aside)
+{
+    pthread_mutex_lock(&books);
+    struct fgv_range *range = range_at(address);
+    if (range) {
+        range->aside = aside;
     }
     pthread_mutex_unlock(&books);
 }

@@ -37,6 +37,7 @@ struct fgv_range {
                      * handle: module or library of a GLOBAL and of a MANAGED variable, pool of POOLED
                      * and of IMPORTED ones that are of one, allocation of MAPPED;
                      * address: of the heap's pages for REGISTERED, of the program's for such PINNED ones, 0: none */
+    uint64_t aside; /* of such PINNED ones: where the program's pages are meanwhile, 0: they are gone */
     uint64_t id;    /* never used twice in a process */
 };
 
@@ -76,6 +77,7 @@ bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const stru
 /* Sets what a mapping's flags are; the same condition. */
 bool fgv_memory_set_access(uint64_t address, uint64_t bytes, uint32_t access);
 void fgv_memory_set_sync(uint64_t address, bool is_sync);
+void fgv_memory_set_aside(uint64_t address, uint64_t aside);
 /* Whether a REGISTERED range of which the device reaches the pages lies in one of these pages. */
 bool fgv_memory_is_replaced(uint64_t address, uint64_t bytes);
 /* True when a REGISTERED range overlaps. */

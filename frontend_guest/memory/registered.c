@@ -4,12 +4,14 @@
  * device does not reach them.
  *
  * Who asks for a device pointer gets one: the pages in which it lies are then replaced, at their place in the program,
- * by pages of the heap with the same bytes, which the device reaches at the heap's address. When it is unregistered
- * they become pages of the program's own again.
+ * by pages of the heap with the same bytes, which the device reaches at the heap's address. When it is unregistered, or
+ * its context ends, they become pages of the program's own again; those of a mapped file, or that other processes map,
+ * come back and get what was written meanwhile.
  *
  * Wrong when: another thread writes to these pages, which may hold more than what was registered, while a device
- * pointer is asked for, or while it is unregistered; when the program forks in between: the child shares them. A page
- * that is replaced already for its neighbour: CUDA_ERROR_NOT_SUPPORTED.
+ * pointer is asked for, or while it is unregistered; when the program forks in between: the child shares them; when
+ * others are to see what is written to a shared mapping, or write there, before that, or the program is killed. A
+ * page that is replaced already for its neighbour: CUDA_ERROR_NOT_SUPPORTED.
  */
 #include <unistd.h>
 
@@ -22,14 +24,14 @@
 #include "region/client.h"
 
 /* Puts the region's pages, which begin at `heap`, in the place of the program's. */
-static bool pages_replace(uint64_t address, uint64_t heap, uint64_t bytes)
+static bool pages_replace(uint64_t address, uint64_t heap, uint64_t bytes, uint64_t *aside)
 {
     uint64_t offset = heap - (uint64_t)(uintptr_t)fgv_guest.region.base;
     int file = fgv_window_reopen(&offset);
     if (file < 0) {
         return false;
     }
-    const bool is_done = fgv_pages_replace(address, bytes, heap, file, offset);
+    const bool is_done = fgv_pages_replace(address, bytes, heap, file, offset, aside);
     close(file);
     return is_done;
 }
@@ -47,12 +49,14 @@ static CUresult make_reachable(struct fgv_range *range)
         return result;
     }
     const uint64_t heap = (uint64_t)(uintptr_t)memory;
-    if (!pages_replace(start, heap, end - start)) {
+    uint64_t aside;
+    if (!pages_replace(start, heap, end - start, &aside)) {
         cuMemFreeHost(memory);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     /* Each knows the other; both begin there already, so that there is room. */
     fgv_memory_enter(heap, end - start, FGV_MEMORY_PINNED, CU_MEMHOSTALLOC_PORTABLE, range->address);
+    fgv_memory_set_aside(heap, aside);
     range->owner = heap + (range->address - start);
     fgv_memory_enter(range->address, range->bytes, FGV_MEMORY_REGISTERED, range->flags, range->owner);
     return CUDA_SUCCESS;

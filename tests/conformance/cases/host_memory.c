@@ -1,5 +1,8 @@
 /* Pinned, mapped and registered host memory. */
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "case.h"
 
@@ -202,6 +205,71 @@ CASE(host_register_mapped_and_copied_in_order)
     say_bytes("and back", memory, BYTES);
     DO(cuMemHostUnregister, memory);
     munmap(memory, BYTES);
+}
+
+/* Of a file, and of memory that a child shares: both have in the end what was written there. */
+CASE(host_register_mapped_and_shared)
+{
+    FILE *file = tmpfile();
+    uint8_t *memory[2], read_back[BYTES];
+    CUdeviceptr device = 0, told = 0;
+
+    if (!file || ftruncate(fileno(file), BYTES) != 0) {
+        end_case("no file");
+    }
+    memory[0] = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+    memory[1] = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (unsigned int i = 0; i < 2; i++) {
+        memset(memory[i], 5, BYTES);
+        MUST(cuMemHostRegister, memory[i], BYTES, CU_MEMHOSTREGISTER_DEVICEMAP);
+        MUST(cuMemHostGetDevicePointer, &device, memory[i], 0);
+        DO(cuPointerGetAttribute, &told, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (CUdeviceptr)(uintptr_t)(memory[i] + 9));
+        say_number("told is asked", told == device + 9);
+        say("fill", fill(device, 7, BYTES / 8, NULL));
+        DO(cuStreamSynchronize, NULL);
+        memory[i][BYTES - 1] = 6;
+        DO(cuMemHostUnregister, memory[i]);
+        say_bytes("afterwards", memory[i], BYTES);
+    }
+    if (fork() == 0) {
+        memory[1][BYTES - 2] = 8;
+        _exit(0);
+    }
+    wait(NULL);
+    say_number("by the child", memory[1][BYTES - 2]);
+    say_number("in the file", pread(fileno(file), read_back, BYTES, 0));
+    say_bytes("that is", read_back, BYTES);
+    munmap(memory[0], BYTES);
+    munmap(memory[1], BYTES);
+    fclose(file);
+}
+
+/* A file that the program may only read. */
+CASE(host_register_mapped_and_read)
+{
+    FILE *file = tmpfile();
+    uint8_t bytes[4096];
+    char name[64];
+
+    memset(bytes, 3, sizeof(bytes));
+    if (!file || write(fileno(file), bytes, sizeof(bytes)) != sizeof(bytes)) {
+        end_case("no file");
+    }
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fileno(file));
+    const int only = open(name, O_RDONLY);
+    uint8_t *memory = mmap(NULL, sizeof(bytes), PROT_READ, MAP_SHARED, only, 0);
+    CUdeviceptr device = 0, own = device_bytes(4096, 0);
+
+    DO(cuMemHostRegister, memory, 4096, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY);
+    if (DO(cuMemHostGetDevicePointer, &device, memory, 0) == CUDA_SUCCESS) {
+        DO(cuMemcpyDtoD, own, device, 4096);
+        say_device_bytes("seen by the device", own, 4096);
+    }
+    DO(cuMemHostUnregister, memory);
+    say_bytes("afterwards", memory, 4096);
+    munmap(memory, 4096);
+    close(only);
+    fclose(file);
 }
 
 /* In pages that hold more than it. */
