@@ -83,20 +83,31 @@ void fgv_call_print_output(void)
     }
 }
 
+CUresult fgv_call_sticky_error(void)
+{
+    return (CUresult)atomic_load_explicit(&fgv_guest.client->sticky_error, memory_order_relaxed);
+}
+
+/* The error of a fault, behind what kernels said before it. */
+static CUresult fault(void)
+{
+    const CUresult error = fgv_call_sticky_error();
+    if (__builtin_expect(error != CUDA_SUCCESS, 0)) {
+        fgv_call_print_output();
+    }
+    return error;
+}
+
 /* Errors that the worker left for later calls of the program's. */
 static CUresult earlier_error(struct fgv_client *client)
 {
-    uint32_t error = atomic_load_explicit(&client->sticky_error, memory_order_relaxed);
-    if (__builtin_expect(error == 0, 1)) {
-        if (atomic_load_explicit(&client->deferred_error, memory_order_relaxed) == 0 || fgv_thread.is_ours) {
-            return CUDA_SUCCESS;
-        }
-        error =
-            atomic_exchange_explicit(&client->deferred_error, 0, memory_order_relaxed); /* one of the threads gets it */
-    } else {
-        fgv_call_print_output(); /* what kernels said before the fault */
+    const CUresult error = fault();
+    if (error != CUDA_SUCCESS || atomic_load_explicit(&client->deferred_error, memory_order_relaxed) == 0 ||
+        fgv_thread.is_ours) {
+        return error;
     }
-    return (CUresult)error;
+    /* One of the threads gets it. */
+    return (CUresult)atomic_exchange_explicit(&client->deferred_error, 0, memory_order_relaxed);
 }
 
 static CUresult worker_there(void)
@@ -123,18 +134,14 @@ CUresult fgv_call_allowed_anywhere(void)
 
 CUresult fgv_call_allowed(void)
 {
-    return is_not_permitted() ? CUDA_ERROR_NOT_PERMITTED : fgv_call_allowed_anywhere();
+    CUresult result = is_not_permitted() ? CUDA_ERROR_NOT_PERMITTED : fgv_call_allowed_anywhere();
+    return result != CUDA_SUCCESS ? result : fault();
 }
 
 CUresult fgv_call_healthy(void)
 {
     CUresult result = fgv_call_allowed();
     return result != CUDA_SUCCESS ? result : earlier_error(fgv_guest.client);
-}
-
-CUresult fgv_call_sticky_error(void)
-{
-    return (CUresult)atomic_load_explicit(&fgv_guest.client->sticky_error, memory_order_relaxed);
 }
 
 static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes,

@@ -65,9 +65,10 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
 /* The same, looking meanwhile at what the caller looks at, too: keep_waiting asks fgv_client_keep_waiting itself. */
 CUresult fgv_call_wait_while(struct fgv_call *call, void *reply, uint32_t reply_bytes, fgv_keep_waiting_fn keep_waiting,
                              void *context);
-/* What a call gives before it looks at its arguments: not initialised, no current context; in a host function. */
+/* What a call gives before it looks at its arguments: not initialised, no current context; in a host function; after a
+ * fault. */
 CUresult fgv_call_allowed(void);
-/* The same of calls that a host function may make. */
+/* The same of calls that a host function may make, and that may be made after a fault. */
 CUresult fgv_call_allowed_anywhere(void);
 /* The same, and the errors that earlier work left for it. */
 CUresult fgv_call_healthy(void);

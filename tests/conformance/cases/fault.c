@@ -152,3 +152,64 @@ ALONE(fault_then_printf)
     say("trap", launch("trap_now", 1, 1, NULL, NULL));
     DO(cuCtxSynchronize);
 }
+
+/* Calls that ask, or have nothing for the device to do, and had good answers before. */
+ALONE(fault_then_questions)
+{
+    CUdeviceptr memory = device_bytes(64, 0), device = 0;
+    CUfunction function = function_of("empty");
+    static char registered[8192], host[64];
+    CUfunc_cache cache;
+    CUcontext context;
+    CUdevice ordinal;
+    CUstream stream;
+    CUevent event;
+    CUmemorytype type;
+    CUstreamCaptureStatus status;
+    void *pinned;
+    size_t size;
+    unsigned long long id;
+    unsigned int flags, version;
+    int least, number;
+
+    MUST(cuStreamCreate, &stream, 0);
+    MUST(cuEventCreate, &event, 0);
+    MUST(cuMemHostAlloc, &pinned, 64, 0);
+    MUST(cuMemHostRegister, registered, 4096, 0);
+    MUST(cuCtxGetLimit, &size, CU_LIMIT_STACK_SIZE);
+    MUST(cuCtxGetCurrent, &context);
+    say("launch", launch("trap_now", 1, 1, NULL, NULL));
+    DO(cuCtxSynchronize);
+    DO(cuCtxGetFlags, &flags);
+    DO(cuCtxGetLimit, &size, CU_LIMIT_STACK_SIZE);
+    DO(cuCtxGetLimit, &size, CU_LIMIT_MALLOC_HEAP_SIZE);
+    DO(cuCtxGetStreamPriorityRange, &least, &number);
+    DO(cuCtxGetCacheConfig, &cache);
+    DO(cuCtxSetCacheConfig, CU_FUNC_CACHE_PREFER_L1);
+    DO(cuCtxGetDevice, &ordinal);
+    DO(cuCtxGetId, context, &id);
+    DO(cuCtxGetApiVersion, context, &version);
+    DO(cuStreamGetPriority, stream, &number);
+    DO(cuStreamGetFlags, stream, &flags);
+    DO(cuStreamGetCtx, stream, &context);
+    DO(cuStreamIsCapturing, stream, &status);
+    DO(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    DO(cuStreamBeginCapture, CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
+    DO(cuStreamSynchronize, CU_STREAM_PER_THREAD);
+    DO(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, NULL, NULL);
+    DO(cuOccupancyMaxActiveBlocksPerMultiprocessor, &number, function, 32, 0);
+    DO(cuMemHostRegister, registered + 4096, 4096, 0);
+    DO(cuMemHostGetDevicePointer, &device, pinned, 0);
+    DO(cuMemHostGetFlags, &flags, pinned);
+    DO(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory);
+    DO(cuMemGetAddressRange, &device, &size, memory);
+    DO(cuMemcpy, (CUdeviceptr)(uintptr_t)host, memory, 64);
+    DO(cuMemcpy, (CUdeviceptr)(uintptr_t)host, (CUdeviceptr)(uintptr_t)registered, 64);
+    DO(cuMemcpyHtoDAsync, memory, pinned, 64, CU_STREAM_PER_THREAD);
+    DO(cuEventRecord, event, CU_STREAM_PER_THREAD);
+    DO(cuMemHostUnregister, registered);
+    DO(cuMemFreeHost, pinned);
+    DO(cuStreamDestroy, stream);
+    DO(cuEventDestroy, event);
+    DO(cuMemFree, memory);
+}
