@@ -293,9 +293,9 @@ def _problems_alone(call: Call) -> Iterator[str]:
         yield "within and doubtful are for calls that nobody waits for otherwise"
     for name, words in call.within.items():
         sizes = [by_name[word].base for word in words[1:] if word in by_name and not by_name[word].is_pointer]
-        if by_name[name].base != "CUdeviceptr" or words[:1] not in (("1",), ("2",), ("4",)):
+        if by_name[name].base != "CUdeviceptr" or words[:1] not in (("1",), ("2",), ("4",), ("8",)):
             yield f"within: parameter {name}: not a device address and the bytes of an element"
-        elif len(words) not in (2, 4) or sizes != ["size_t"] * (len(words) - 1):
+        elif words == ("1",) or len(words) not in (1, 2, 4) or sizes != ["size_t"] * (len(words) - 1):
             yield f"within: parameter {name}: not a width, or a width, a height and a pitch"
     bases = {parameter.base for parameter in call.parameters}
     if call.per_thread == "_ptsz" and not bases & {

@@ -134,8 +134,8 @@ class _Stub:
         """Whether the driver may refuse the call at once: then it waits for the answer. Of parts of a slab the driver knows nothing."""
         conditions = []
         overruns = []
-        for name, (element_bytes, width, *rows) in self.call.within.items():
-            height, pitch = rows or ("1", "0")
+        for name, (element_bytes, *sides) in self.call.within.items():
+            width, height, pitch = (*sides, *("1", "1", "0")[len(sides) :])
             box = f"{name}, {element_bytes}, {width}, {height}, {pitch}"
             conditions.append(f"!fgv_memory_has({box})")
             overruns.append(f"fgv_memory_overruns({box})")

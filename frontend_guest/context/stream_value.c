@@ -4,6 +4,7 @@
 #include "call/call.h"
 #include "context/stream.h"
 #include "cuda_api/prototypes.h"
+#include "memory/memory.h"
 
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
@@ -23,6 +24,28 @@ CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t valu
 CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
     return cuStreamWriteValue64_v2(stream, addr, value, flags);
+}
+
+/* Bytes of the value that an operation waits for or writes; 0: it has none. */
+static uint32_t value_bytes(CUstreamBatchMemOpType operation)
+{
+    switch (operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        return 4;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+/* Whether the device may refuse it: it is none that has a value, or of memory that is not known. */
+static bool is_doubtful(const CUstreamBatchMemOpParams *one)
+{
+    const uint32_t bytes = value_bytes(one->operation);
+    return bytes == 0 || !fgv_memory_has(one->waitValue.address, bytes, 1, 1, 0);
 }
 
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
@@ -51,7 +74,11 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
     if (count > 0) {
         memcpy(call.payload, paramArray, bytes);
     }
-    return fgv_call_post(&call);
+    bool waits = false;
+    for (unsigned int i = 0; i < count; i++) {
+        waits |= is_doubtful(&paramArray[i]);
+    }
+    return waits ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
 }
 
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,

@@ -180,6 +180,7 @@ def test_what_a_call_reaches_is_named_by_its_sizes(words: str, message: str) -> 
     entry += 'c = "CUresult cuMemsetD8(CUdeviceptr d, unsigned char uc, size_t N)"\n'
     entry += 'cost = "none"\norder = "free"\nwaits = "none"\nwithin = { d = "WORDS" }\n'
     assert table.from_text(BASE + entry.replace("WORDS", "1 N")).by_name["cuMemsetD8"].within == {"d": ("1", "N")}
+    assert table.from_text(BASE + entry.replace("WORDS", "8")).by_name["cuMemsetD8"].within == {"d": ("8",)}
     with pytest.raises(TableError, match=re.escape(message)):
         table.from_text(BASE + entry.replace("WORDS", words))
 

@@ -310,6 +310,39 @@ CASE(stream_wait_value)
     say_device_bytes("written", memory, 64);
 }
 
+/* Each is refused at once, and what comes after it goes well. */
+CASE(stream_values_wrong)
+{
+    CUdeviceptr memory = device_bytes(64, 0), freed = device_bytes(8 << 20, 0), small = device_bytes(64, 0);
+    CUstreamBatchMemOpParams both[2] = {{.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, memory, {5}, 0, 0}}};
+    CUstream stream;
+    CUevent event;
+    unsigned int local = 0;
+
+    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    MUST(cuMemFree, freed);
+    MUST(cuMemFree, small);
+    ROW("an odd address", cuStreamWriteValue32, stream, memory + 2, 7, 0);
+    ROW("an odd address", cuStreamWriteValue64, stream, memory + 4, 7, 0);
+    ROW("no address", cuStreamWriteValue32, stream, 0, 7, 0);
+    ROW("memory that was freed", cuStreamWriteValue32, stream, freed, 7, 0);
+    ROW("a little memory that was freed", cuStreamWriteValue32, stream, small, 7, 0);
+    ROW("memory of the program", cuStreamWriteValue32, stream, (CUdeviceptr)(uintptr_t)&local, 7, 0);
+    ROW("an odd address", cuStreamWaitValue32, stream, memory + 2, 7, 0);
+    ROW("memory that was freed", cuStreamWaitValue64, stream, freed, 7, 0);
+    DO(cuEventCreate, &event, 0);
+    both[1] = both[0];
+    both[1].writeValue.address = freed;
+    DO(cuStreamBatchMemOp, stream, 2, both, 0);
+    both[1].writeValue =
+        (struct CUstreamMemOpWriteValueParams_st){CU_STREAM_MEM_OP_WAIT_VALUE_64, memory + 4, {0}, 0, 0};
+    DO(cuStreamBatchMemOp, stream, 2, both, 0);
+    both[1].operation = (CUstreamBatchMemOpType)77;
+    DO(cuStreamBatchMemOp, stream, 2, both, 0);
+    DO(cuStreamSynchronize, stream);
+    DO(cuStreamDestroy, stream);
+}
+
 CASE(stream_attach_managed)
 {
     CUstream stream;
