@@ -1,6 +1,6 @@
 """What rounds of a critical program take alone, by their signature: what slowdowns are over.
 
-Rounds while the space has no program of best effort are alone. While it has one, those are that get all of the GPU, one in 50. But best effort
+Rounds while the space has no program of best effort are alone. While it has one, those are that get all of the GPU, one in 53. But best effort
 has to leave first, and the caches are cold then: on an H100 such rounds took 3 to 10 % longer. So of the first ones behind rounds that were
 alone it is kept how much longer they took, and what later ones take counts for so much less. That way the comparison keeps up with a program
 whose rounds become longer.
