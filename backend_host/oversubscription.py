@@ -21,7 +21,7 @@ class Capacity:
     resident: int = 0
     """Most linear memory on the device at a time."""
     allocatable: int = 0
-    """Most linear memory of all programs. What is not on the device is in the host's memory."""
+    """Most that all programs allocate, what stays on the device included. What is not there is in the host's memory."""
 
     @property
     def is_short(self) -> bool:

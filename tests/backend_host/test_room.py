@@ -83,6 +83,40 @@ def test_no_worker_allocates_more_than_the_device_has_nor_all_more_than_they_may
     assert [each.room().allocated_bytes for each in (one, two)] == [CAPACITY - STEP, CAPACITY]
 
 
+def test_what_is_placed_is_room_that_others_do_not_have(page: ControlPage) -> None:
+    one, two = worker(page), worker(page)
+    page.set_capacity(CAPACITY, CAPACITY + STEP)
+    for nbytes in (CAPACITY + 1, 1 << 62, (1 << 64) - 1):
+        assert not lib.fgw_room_place(one.grantee, nbytes)
+        assert not lib.fgw_room_may_place(one.grantee, nbytes)
+    assert one.room().other_bytes == 0
+    assert lib.fgw_room_place(one.grantee, 4 * STEP)
+    assert not one.allocates(CAPACITY - 3 * STEP), "all of it is one worker's"
+    assert two.allocates(CAPACITY - 3 * STEP)
+    assert not one.allocates(1)
+    assert not lib.fgw_room_place(two.grantee, 1)
+    assert not lib.fgw_room_may_place(two.grantee, 1)
+    lib.fgw_room_unplace(one.grantee, STEP)
+    assert lib.fgw_room_may_place(two.grantee, STEP)
+    assert lib.fgw_room_place(two.grantee, STEP)
+    assert [each.room().other_bytes for each in (one, two)] == [3 * STEP, STEP]
+    assert [each.room().allocated_bytes for each in (one, two)] == [0, CAPACITY - 3 * STEP], "what may move"
+
+
+def test_linear_memory_that_stays_is_counted_once(page: ControlPage) -> None:
+    one, two = worker(page), worker(page)
+    page.set_capacity(CAPACITY, CAPACITY)
+    assert one.allocates(4 * STEP)
+    assert one.claims(4 * STEP)
+    lib.fgw_room_stay(one.grantee, 3 * STEP)
+    room = one.room()
+    assert (room.allocated_bytes, room.resident_bytes, room.other_bytes) == (STEP, STEP, 3 * STEP)
+    assert not two.allocates(CAPACITY - 3 * STEP)
+    assert two.allocates(CAPACITY - 4 * STEP)
+    lib.fgw_room_count_placed(one.grantee, STEP)
+    assert not lib.fgw_room_may_place(two.grantee, 0), "there is more than there may be"
+
+
 def test_who_counts_too_much_takes_no_more_than_one_may(page: ControlPage) -> None:
     liar, other = worker(page), worker(page)
     page.set_capacity(0, 0)

@@ -16,6 +16,8 @@ OUT_OF_MEMORY, INVALID_VALUE, INVALID_HANDLE, NOT_SUPPORTED = 2, 1, 400, 801
 POOL = 0x48_00000001_000001
 ALLOCATION = 0x49_00000001_000001
 EXEC = 0x4A_00000001_000001
+ARRAY = 0x4B_00000001_000001
+FLOAT = 0x20
 READWRITE = 3
 RELEASE_THRESHOLD, RESERVED_CURRENT, RESERVED_HIGH, USED_CURRENT, USED_HIGH = 4, 5, 6, 7, 8
 SPAN = 0x3000_0000_0000
@@ -340,6 +342,63 @@ def test_lies_about_memory_of_graphs(served: Served) -> None:
     assert guest.call("graph_set_node", free_node(node.address), node=node.node).result == NOT_SUPPORTED
     for address in (own, node.address, 0, 0x400000):
         assert guest.call("cuMemFreeAsync", address=address).result == INVALID_VALUE
+
+
+def array(guest: Guest, number: int, nbytes: int) -> int:
+    shape = {"width": 1024, "height": nbytes >> 12, "depth": 0, "format": FLOAT, "nr_channels": 1}
+    return guest.call("cuArray3DCreate_v2", handle=number, **shape).result
+
+
+def allocate(guest: Guest, how: str, nbytes: int, number: int) -> int:
+    """In one of the ways that CUDA has. What comes of it."""
+    match how:
+        case "linear":
+            return guest.call("cuMemAlloc_v2", bytesize=nbytes).result
+        case "physical":
+            return guest.call("cuMemCreate", handle=ALLOCATION + number, bytes=nbytes).result
+        case "array":
+            return array(guest, ARRAY + number, nbytes)
+        case "pool":
+            return guest.call("cuMemAllocFromPoolAsync", bytes=nbytes).result
+        case _:
+            graph = guest.ok("graph_create").graph
+            return guest.call("graph_add_node", memory_node(nbytes), graph=graph).result
+
+
+WAYS = ("linear", "physical", "array", "pool", "graph")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_whatever_programs_allocate_they_share_what_they_get_of_the_device(host: Host, how: str) -> None:
+    host.control.set_capacity(2 * POOL_STEP, 2 * POOL_STEP)
+    with make_region() as region, make_region() as other_region:
+        guest = Spanned(host, region, memory=host.memory).primary()
+        other = Spanned(host, other_region, memory=host.memory).primary()
+        assert allocate(guest, how, 2 * POOL_STEP + PAGE, 0) == OUT_OF_MEMORY
+        assert other.ok("cuMemGetInfo_v2").free == 2 * POOL_STEP, "what was refused is not counted"
+        assert allocate(guest, how, POOL_STEP, 1) == 0
+        assert other.ok("cuMemGetInfo_v2").free == POOL_STEP
+        assert allocate(other, "linear", POOL_STEP + PAGE, 2) == OUT_OF_MEMORY
+        assert allocate(other, "linear", POOL_STEP, 2) == 0
+        for each in (guest, other):
+            assert {allocate(each, way, PAGE, 3 + i) for i, way in enumerate(WAYS)} == {OUT_OF_MEMORY}
+            assert each.ok("cuMemGetInfo_v2").free == 0
+
+
+def test_what_goes_makes_room_for_others(host: Host) -> None:
+    host.control.set_capacity(2 * POOL_STEP, 2 * POOL_STEP)
+    with make_region() as region:
+        guest = Spanned(host, region, memory=host.memory).primary()
+        keep_everything(guest)
+        for number in range(3):
+            guest.cast_off("cuMemFreeAsync", address=pooled(guest, 2 * POOL_STEP))
+            guest.ok("cuCtxSynchronize")
+            assert array(guest, ARRAY + number, 2 * POOL_STEP) == 0, "pools give back what they keep"
+            guest.ok("cuArrayDestroy", handle=ARRAY + number)
+            guest.ok("cuMemCreate", handle=ALLOCATION + number, bytes=2 * POOL_STEP)
+            guest.ok("cuMemRelease", handle=ALLOCATION + number)
+            guest.ok("cuMemFree_v2", dptr=guest.ok("cuMemAlloc_v2", bytesize=2 * POOL_STEP).dptr)
+        assert guest.ok("cuMemGetInfo_v2").free == 2 * POOL_STEP
 
 
 def test_pools_of_its_own_are_one_quota(served: Served) -> None:

@@ -16,7 +16,6 @@
 #include "cuda_api/array_format.h"
 #include "page/account.h"
 #include "page/layout.h"
-#include "page/room.h"
 
 #define SERVED_FLAGS                                                                                                   \
     (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |           \
@@ -39,7 +38,7 @@ static CUresult array_new(struct fgw_worker *worker, const CUDA_ARRAY3D_DESCRIPT
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct fgw_array *array = calloc(1, sizeof(*array));
-    if (!array || !fgw_memory_take(worker, bytes)) {
+    if (!array || !fgw_memory_place(worker, bytes)) {
         free(array);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -54,16 +53,14 @@ static CUresult array_new(struct fgw_worker *worker, const CUDA_ARRAY3D_DESCRIPT
 static void array_delete(struct fgw_worker *worker, struct fgw_array *array)
 {
     if (array && array->quota_bytes != 0) {
-        fgw_quota_give(&worker->grantee, array->quota_bytes);
+        fgw_memory_unplace(worker, array->quota_bytes);
     }
     free(array);
 }
 
 void fgw_array_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    struct fgw_array *array = handle->object;
-    fgw_room_unfix(&worker->grantee, array ? array->quota_bytes : 0);
-    array_delete(worker, array);
+    array_delete(worker, handle->object);
 }
 
 static CUresult create_native(const struct fgv_driver *driver, enum fgv_handle_kind kind,
@@ -99,7 +96,6 @@ static CUresult create(struct fgw_worker *worker, enum fgv_handle_kind kind, uin
         array_delete(worker, array);
         return result;
     }
-    fgw_room_fix(&worker->grantee, array->quota_bytes);
     fgw_worker_bind(worker, kind, number, native);
     fgw_handle_hang(worker, kind, number, array);
     return CUDA_SUCCESS;

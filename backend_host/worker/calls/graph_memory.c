@@ -41,8 +41,8 @@ static bool count(struct fgw_worker *worker)
 {
     struct fgw_graph_memory *memory = &worker->calls->graph_memory;
     const uint64_t due_bytes = kept_bytes(worker);
-    fgw_room_fix(&worker->grantee, due_bytes - memory->fixed_bytes);
-    memory->fixed_bytes = due_bytes;
+    fgw_room_count_placed(&worker->grantee, due_bytes - memory->placed_bytes);
+    memory->placed_bytes = due_bytes;
     if (due_bytes <= memory->counted_bytes) {
         fgw_quota_give(&worker->grantee, memory->counted_bytes - due_bytes);
     } else if (!fgw_quota_take(&worker->grantee, due_bytes - memory->counted_bytes)) {
@@ -71,14 +71,14 @@ static struct fgw_graph_need **find(struct fgw_worker *worker, CUgraphExec exec)
     return link;
 }
 
-/* Whether the quota has room for all of it. */
+/* Whether the quota and the device have room for all of it. */
 static bool fits(struct fgw_worker *worker, uint64_t bytes)
 {
     if (!fgw_quota_take(&worker->grantee, bytes)) {
         return false;
     }
     fgw_quota_give(&worker->grantee, bytes);
-    return true;
+    return fgw_room_may_place(&worker->grantee, bytes);
 }
 
 static bool may_run(struct fgw_worker *worker, const struct fgw_graph_need *need)
@@ -224,6 +224,6 @@ void fgw_graph_memory_drop(struct fgw_worker *worker)
         free(need);
     }
     fgw_quota_give(&worker->grantee, memory->counted_bytes);
-    fgw_room_unfix(&worker->grantee, memory->fixed_bytes);
-    memory->counted_bytes = memory->fixed_bytes = 0;
+    fgw_room_unplace(&worker->grantee, memory->placed_bytes);
+    memory->counted_bytes = memory->placed_bytes = 0;
 }

@@ -40,39 +40,58 @@ bool fgw_memory_take(struct fgw_worker *worker, uint64_t bytes)
     return fgw_quota_take(&worker->grantee, bytes);
 }
 
+bool fgw_memory_place(struct fgw_worker *worker, uint64_t bytes)
+{
+    if (!fgw_memory_take(worker, bytes)) {
+        return false;
+    }
+    if (fgw_room_place(&worker->grantee, bytes)) {
+        return true;
+    }
+    fgw_memory_trim(worker);
+    if (fgw_room_place(&worker->grantee, bytes)) {
+        return true;
+    }
+    fgw_quota_give(&worker->grantee, bytes);
+    return false;
+}
+
+void fgw_memory_unplace(struct fgw_worker *worker, uint64_t bytes)
+{
+    fgw_room_unplace(&worker->grantee, bytes);
+    fgw_quota_give(&worker->grantee, bytes);
+}
+
 void fgw_memory_trim(struct fgw_worker *worker)
 {
     fgw_pools_trim(worker);
     fgw_graph_memory_trim(worker);
 }
 
-/* Of an allocation of so many bytes, which the span has room for where there is one. */
-static uint64_t counted_bytes(const struct fgw_worker *worker, uint64_t bytes)
+/* Where there is no span, what the driver places stays on the device. */
+static CUresult reserve(struct fgw_worker *worker, uint64_t bytes)
 {
-    return worker->calls->span.bytes != 0 ? fgw_span_round(bytes) : bytes;
-}
-
-/* Likewise, what does not leave the device as the driver placed it. */
-static uint64_t driver_bytes(const struct fgw_worker *worker, uint64_t bytes)
-{
-    return worker->calls->span.bytes != 0 ? 0 : bytes;
-}
-
-static CUresult reserve(uint64_t bytes)
-{
-    struct fgw_worker *worker = fgw_the_worker;
     const uint64_t span_bytes = worker->calls->span.bytes;
-    const bool fits = (span_bytes == 0 || bytes <= span_bytes) &&
-                      fgw_ranges_make_room(&worker->calls->allocated, FGW_MAX_DEVICE_RANGES) &&
-                      fgw_memory_take(worker, counted_bytes(worker, bytes));
+    const bool fits = fgw_ranges_make_room(&worker->calls->allocated, FGW_MAX_DEVICE_RANGES) &&
+                      (span_bytes == 0 ? fgw_memory_place(worker, bytes)
+                                       : bytes <= span_bytes && fgw_memory_take(worker, fgw_span_round(bytes)));
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void unreserve(struct fgw_worker *worker, uint64_t bytes)
+{
+    if (worker->calls->span.bytes == 0) {
+        fgw_memory_unplace(worker, bytes);
+    } else {
+        fgw_quota_give(&worker->grantee, fgw_span_round(bytes));
+    }
 }
 
 static CUresult allocate(CUdeviceptr *address, size_t bytes)
 {
     struct fgw_worker *worker = fgw_the_worker;
     uint64_t placed;
-    CUresult result = reserve(bytes);
+    CUresult result = reserve(worker, bytes);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -82,10 +101,9 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes)
         result = fgw_span_allocate(worker, bytes, &placed);
     }
     if (result != CUDA_SUCCESS) {
-        fgw_quota_give(&worker->grantee, counted_bytes(worker, bytes));
+        unreserve(worker, bytes);
         return result;
     }
-    fgw_room_fix(&worker->grantee, driver_bytes(worker, bytes));
     fgw_ranges_insert(&worker->calls->allocated,
                       (struct fgw_range){.address = placed, .bytes = bytes, .context = worker->current});
     *address = placed;
@@ -120,8 +138,7 @@ void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struc
         fgw_pool_free(worker, &gone, stream); /* what is shared of a pool is a piece of it */
     } else {
         fgw_exports_forget(worker, gone.address);
-        fgw_room_unfix(&worker->grantee, driver_bytes(worker, gone.bytes));
-        fgw_quota_give(&worker->grantee, counted_bytes(worker, gone.bytes));
+        unreserve(worker, gone.bytes);
     }
 }
 

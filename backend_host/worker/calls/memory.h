@@ -16,6 +16,9 @@ void fgw_memory_unpin(struct fgw_worker *worker, const struct fgw_context *conte
 void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context *context);
 /* Takes from the quota, if need be after pools gave back what they keep. */
 bool fgw_memory_take(struct fgw_worker *worker, uint64_t bytes);
+/* Likewise, and of the room on the device, for what stays there. */
+bool fgw_memory_place(struct fgw_worker *worker, uint64_t bytes);
+void fgw_memory_unplace(struct fgw_worker *worker, uint64_t bytes);
 /* Pools and graphs give back what they keep. */
 void fgw_memory_trim(struct fgw_worker *worker);
 /* The allocation is gone, or about to go: its quota is given back. `stream`: a pool's, of which the work that is there

@@ -44,8 +44,13 @@ static CUresult make(struct fgw_worker *worker, struct fgw_physical *physical)
     CUmemAllocationProp property = properties(worker, physical->compression, physical->rdma);
     property.requestedHandleTypes =
         physical->is_shareable != 0 ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+    if (!fgw_room_place(&worker->grantee, physical->bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const CUresult result = worker->driver.cuMemCreate(&physical->native, physical->bytes, &property, 0);
-    fgw_room_fix(&worker->grantee, result == CUDA_SUCCESS ? physical->bytes : 0);
+    if (result != CUDA_SUCCESS) {
+        fgw_room_unplace(&worker->grantee, physical->bytes);
+    }
     return result;
 }
 
@@ -65,7 +70,7 @@ static bool promise(struct fgw_worker *worker, uint64_t bytes)
 static CUresult let_go(struct fgw_worker *worker, const struct fgw_physical *physical)
 {
     if (physical->native != 0) {
-        fgw_room_unfix(&worker->grantee, physical->bytes);
+        fgw_room_unplace(&worker->grantee, physical->bytes);
         return worker->driver.cuMemRelease(physical->native);
     }
     worker->calls->promised_bytes -= physical->bytes;
@@ -124,7 +129,6 @@ CUresult fgw_physical_hold(struct fgw_worker *worker, struct fgw_physical *physi
             return CUDA_ERROR_NOT_READY;
         }
         physical->extent = 0;
-        fgw_room_fix(&worker->grantee, physical->bytes);
         return CUDA_SUCCESS;
     }
     if (physical->native != 0) {
@@ -178,7 +182,7 @@ CUresult fgw_physical_enter(struct fgw_worker *worker, uint64_t number, CUmemGen
         return result;
     }
     *physical = (struct fgw_physical){.native = native, .bytes = bytes, .nr_retained = 1, .is_imported = true};
-    fgw_room_fix(&worker->grantee, bytes);
+    fgw_room_count_placed(&worker->grantee, bytes);
     fgw_handle_hang(worker, FGV_HANDLE_ALLOCATION, number, physical);
     return CUDA_SUCCESS;
 }

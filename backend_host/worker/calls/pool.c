@@ -129,7 +129,7 @@ void fgw_pools_drop(struct fgw_worker *worker)
 {
     for (struct fgw_memory_pool *pool = worker->calls->pools.first, *next; pool; pool = next) {
         next = pool->next;
-        fgw_room_unfix(&worker->grantee, pool->fixed_bytes);
+        fgw_room_unplace(&worker->grantee, pool->placed_bytes);
         fgw_blocks_drop(&pool->blocks, &fgw_pool_hooks);
         free(pool);
     }

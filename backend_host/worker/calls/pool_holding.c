@@ -55,10 +55,10 @@ static bool charge(struct fgw_worker *worker, uint64_t live_bytes, uint64_t rese
 
 void fgw_pool_count(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
-    const uint64_t fixed_bytes = worker->calls->span.bytes == 0 ? pool->blocks.reserved_bytes : 0;
+    const uint64_t placed_bytes = worker->calls->span.bytes == 0 ? pool->blocks.reserved_bytes : 0;
     charge(worker, 0, 0);
-    fgw_room_fix(&worker->grantee, fixed_bytes - pool->fixed_bytes);
-    pool->fixed_bytes = fixed_bytes;
+    fgw_room_unplace(&worker->grantee, pool->placed_bytes - placed_bytes);
+    pool->placed_bytes = placed_bytes;
     if (pool->blocks.reserved_bytes > pool->reserved_high_bytes) {
         pool->reserved_high_bytes = pool->blocks.reserved_bytes;
     }
@@ -200,6 +200,14 @@ static bool may_grow(struct fgw_worker *worker, struct fgw_memory_pool *pool, ui
            charge(worker, bytes, grown_bytes);
 }
 
+/* Likewise of room for what is the driver's to place. */
+static bool place(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t grown_bytes)
+{
+    const bool may = fgw_room_place(&worker->grantee, grown_bytes);
+    pool->placed_bytes += may ? grown_bytes : 0;
+    return may;
+}
+
 static CUresult grow_in_span(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
     uint64_t grown_bytes;
@@ -220,7 +228,7 @@ static CUresult grow_by_a_piece(struct fgw_worker *worker, struct fgw_memory_poo
     const struct fgw_context *home = worker->calls->span.bytes == 0 ? worker->current : NULL;
     const uint64_t grown_bytes = round_to_steps(bytes);
     uint64_t address;
-    if (!may_grow(worker, pool, bytes, grown_bytes)) {
+    if (!may_grow(worker, pool, bytes, grown_bytes) || (home && !place(worker, pool, grown_bytes))) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = fgw_span_allocate(worker, grown_bytes, &address);

@@ -320,8 +320,7 @@ CUmemGenericAllocationHandle fgw_span_disown(struct fgw_worker *worker, uint64_t
         return 0;
     }
     fgw_swap_forget(worker, address);
-    fgw_room_leave(&worker->grantee, extent->bytes);
-    fgw_room_deallocate(&worker->grantee, extent->bytes);
+    fgw_room_stay(&worker->grantee, extent->bytes);
     fgw_span_lock();
     fgw_ranges_erase(extents, extent);
     fgw_span_unlock();

@@ -35,7 +35,7 @@ struct fgw_graph_need;
 struct fgw_graph_memory {
     struct fgw_graph_need *needs; /* of instantiated graphs that allocate */
     uint64_t counted_bytes;       /* to the quota */
-    uint64_t fixed_bytes;         /* that the device was last seen to have for them */
+    uint64_t placed_bytes;        /* that the device was last seen to have for them */
     uint64_t nr_trims;
 };
 
@@ -90,7 +90,7 @@ struct fgw_memory_pool {
     uint64_t max_bytes;       /* that may be allocated from it at a time */
     uint64_t threshold_bytes; /* that it keeps when all work is over */
     uint64_t live_bytes;      /* that the client has allocated and not freed */
-    uint64_t fixed_bytes;     /* that cannot leave the device, as last counted */
+    uint64_t placed_bytes;    /* that cannot leave the device, as last counted */
     uint64_t used_high_bytes, reserved_high_bytes;
     uint32_t reuse[FGW_POOL_NR_REUSES]; /* what the client allows: nothing follows from it but for the answer */
     uint32_t nr_live;

@@ -241,7 +241,7 @@ struct fgw_account {
     _Atomic uint32_t has_long_turns;   /* its last turn took its slice, or nearly */
     _Atomic uint32_t
         split; /* a critical one: what stands in the split word of its space; another: that leaves it no place */
-    _Atomic uint64_t allocated_bytes[FGW_MAX_WORKERS]; /* linear memory of each of its workers */
+    _Atomic uint64_t allocated_bytes[FGW_MAX_WORKERS]; /* by the client of each of its workers */
     uint8_t pad[FGW_PAGE_BYTES - 56 - 8 * FGW_MAX_WORKERS];
 };
 _Static_assert(sizeof(struct fgw_account) == FGW_PAGE_BYTES, "account");

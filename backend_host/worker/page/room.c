@@ -11,6 +11,11 @@ static uint64_t at_most(uint64_t bytes, uint64_t most_bytes)
     return bytes < most_bytes ? bytes : most_bytes;
 }
 
+static uint64_t beyond(uint64_t bytes, uint64_t used_bytes)
+{
+    return bytes - at_most(used_bytes, bytes);
+}
+
 /* Everybody's, as they say: no more of any than one may have. */
 static uint64_t all_allocated_bytes(const struct fgw_control *control)
 {
@@ -41,33 +46,44 @@ bool fgw_room_is_crowded(const struct fgw_grantee *grantee)
     return all_allocated_bytes(grantee->control) > atomic_load(&grantee->control->decided->capacity_bytes);
 }
 
-static uint64_t count(struct fgw_grantee *grantee, uint64_t more_bytes)
-{
-    _Atomic uint64_t *allocated = &grantee->account->allocated_bytes[grantee->slot_index];
-    const uint64_t bytes = atomic_fetch_add(allocated, more_bytes) + more_bytes;
-    atomic_store_explicit(&grantee->slot->linear_bytes, bytes, memory_order_relaxed);
-    return bytes;
-}
-
 /* What one that has nothing may allocate: the rest of what may be on the device is others' for good. */
 static uint64_t most_of_one_bytes(const struct fgw_grantee *grantee)
 {
     const struct fgw_decided *decided = grantee->control->decided;
-    const uint64_t capacity_bytes = atomic_load(&decided->capacity_bytes);
-    return capacity_bytes - at_most(atomic_load(&decided->workers[grantee->slot_index].withheld_bytes), capacity_bytes);
+    return beyond(atomic_load(&decided->capacity_bytes),
+                  atomic_load(&decided->workers[grantee->slot_index].withheld_bytes));
 }
 
-bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes)
+static void untake(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    atomic_fetch_sub(&grantee->account->allocated_bytes[grantee->slot_index], bytes);
+}
+
+/* Counts what is allocated, wherever it lies: false, and nothing counted, when it is more than there may be. */
+static bool take(struct fgw_grantee *grantee, uint64_t bytes)
 {
     const struct fgw_decided *decided = grantee->control->decided;
     const uint64_t capacity_bytes = atomic_load(&decided->capacity_bytes);
     if (bytes > UINT64_MAX / 2) {
         return false;
     }
-    const uint64_t own_bytes = count(grantee, bytes);
-    if (capacity_bytes != 0 && (own_bytes > most_of_one_bytes(grantee) ||
+    const uint64_t own_bytes = atomic_fetch_add(&grantee->account->allocated_bytes[grantee->slot_index], bytes) + bytes;
+    if (capacity_bytes != 0 && (own_bytes > capacity_bytes ||
                                 all_allocated_bytes(grantee->control) > atomic_load(&decided->allocatable_bytes))) {
-        count(grantee, 0 - bytes);
+        untake(grantee, bytes);
+        return false;
+    }
+    return true;
+}
+
+bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    if (!take(grantee, bytes)) {
+        return false;
+    }
+    const uint64_t linear_bytes = atomic_fetch_add(&grantee->slot->linear_bytes, bytes) + bytes;
+    if (atomic_load(&grantee->control->decided->capacity_bytes) != 0 && linear_bytes > most_of_one_bytes(grantee)) {
+        fgw_room_deallocate(grantee, bytes);
         return false;
     }
     return true;
@@ -77,19 +93,54 @@ bool fgw_room_free(const struct fgw_grantee *grantee, uint64_t *free_bytes, uint
 {
     const struct fgw_decided *decided = grantee->control->decided;
     const uint64_t own_bytes = atomic_load(&grantee->account->allocated_bytes[grantee->slot_index]);
+    const uint64_t linear_bytes = atomic_load(&grantee->slot->linear_bytes);
     const uint64_t all_bytes = all_allocated_bytes(grantee->control);
     const uint64_t allocatable_bytes = atomic_load(&decided->allocatable_bytes);
-    const uint64_t of_one_bytes = most_of_one_bytes(grantee);
-    const uint64_t of_own_bytes = own_bytes < of_one_bytes ? of_one_bytes - own_bytes : 0;
-    const uint64_t of_all_bytes = all_bytes < allocatable_bytes ? allocatable_bytes - all_bytes : 0;
-    *most_bytes = atomic_load(&decided->capacity_bytes);
-    *free_bytes = of_own_bytes < of_all_bytes ? of_own_bytes : of_all_bytes;
-    return *most_bytes != 0;
+    const uint64_t capacity_bytes = atomic_load(&decided->capacity_bytes);
+    *free_bytes = at_most(beyond(capacity_bytes, own_bytes), beyond(allocatable_bytes, all_bytes));
+    *free_bytes = at_most(*free_bytes, beyond(most_of_one_bytes(grantee), linear_bytes));
+    *most_bytes = capacity_bytes;
+    return capacity_bytes != 0;
 }
 
 void fgw_room_deallocate(struct fgw_grantee *grantee, uint64_t bytes)
 {
-    count(grantee, 0 - bytes);
+    atomic_fetch_sub(&grantee->slot->linear_bytes, bytes);
+    untake(grantee, bytes);
+}
+
+bool fgw_room_may_place(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    const bool may = take(grantee, bytes);
+    if (may) {
+        untake(grantee, bytes);
+    }
+    return may;
+}
+
+bool fgw_room_place(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    const bool may = take(grantee, bytes);
+    fgw_room_fix(grantee, may ? bytes : 0);
+    return may;
+}
+
+void fgw_room_count_placed(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    untake(grantee, 0 - bytes);
+    fgw_room_fix(grantee, bytes);
+}
+
+void fgw_room_unplace(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    fgw_room_count_placed(grantee, 0 - bytes);
+}
+
+void fgw_room_stay(struct fgw_grantee *grantee, uint64_t bytes)
+{
+    atomic_fetch_sub(&grantee->slot->linear_bytes, bytes);
+    fgw_room_leave(grantee, bytes);
+    fgw_room_fix(grantee, bytes);
 }
 
 bool fgw_room_claim(struct fgw_grantee *grantee, uint64_t bytes)
@@ -196,7 +247,7 @@ static struct fgw_room_reading read_one(struct fgw_control *control, uint32_t sl
         .vgpu = vgpu,
         .is_suspended = fgw_vgpu_is_suspended(control, vgpu, slot),
         .keeps = atomic_load(&own->keeps),
-        .allocated_bytes = at_most(atomic_load(&control->accounts[vgpu]->allocated_bytes[slot]), most_bytes),
+        .allocated_bytes = at_most(atomic_load(&own->linear_bytes), most_bytes),
         .resident_bytes = at_most(atomic_load(&own->resident_bytes), most_bytes),
         .target_bytes = atomic_load(&control->decided->workers[slot].target_bytes),
         .refused_bytes = atomic_load(&own->refused_bytes),

@@ -9,7 +9,9 @@
  * that is to change its Gpu (motion.h), until it has.
  *
  * What a worker allocates it counts in its vGPU's account, which all may read: so the sum has a bound that needs no
- * daemon. Each of those that ask for the last bytes at once may be refused, but never are all served.
+ * daemon. Each of those that ask for the last bytes at once may be refused, but never are all served. That is linear
+ * memory and what is placed: memory that its client allocates and that stays on the device. What the driver takes for
+ * contexts and modules is in no such sum.
  *
  * Wrong when: a worker that was taken over counts too little, or takes what is not its own. Others find less room than
  * they were promised, and wait: as long as the daemon lets it (pager.py). One that counts too much is held to have all
@@ -60,6 +62,16 @@ static inline uint64_t fgw_room_target_bytes(const struct fgw_grantee *grantee)
  * worker beside what others have for good, or of all. */
 bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_room_deallocate(struct fgw_grantee *grantee, uint64_t bytes);
+/* Counts what is placed: false, and nothing counted, when it is more than the device may have of one worker, or of all.
+ */
+bool fgw_room_place(struct fgw_grantee *grantee, uint64_t bytes);
+void fgw_room_unplace(struct fgw_grantee *grantee, uint64_t bytes);
+/* Tells whether so much could be placed now. */
+bool fgw_room_may_place(struct fgw_grantee *grantee, uint64_t bytes);
+/* Counts what is placed already, however much there may be. */
+void fgw_room_count_placed(struct fgw_grantee *grantee, uint64_t bytes);
+/* Linear memory that is on the device is placed from now on. */
+void fgw_room_stay(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells how much more could be allocated now, and the most that could be; false: that is the driver's to tell. */
 bool fgw_room_free(const struct fgw_grantee *grantee, uint64_t *free_bytes, uint64_t *most_bytes);
 /* Counts what is to come onto the device: false, and nothing counted, when that is beyond the target. */
