@@ -18,7 +18,7 @@ from tests.backend_host.between import build_between
 from tests.backend_host.grantees import attach
 from tests.backend_host.test_space_page import BEST_EFFORT, CRITICAL, FAIR, split
 from tests.backend_host.test_worker_order import LATE, NS_PER_S, PTX, Kernels
-from tests.backend_host.worker_guest import MODULE, PRIMARY, kernel_image, make_region
+from tests.backend_host.worker_guest import MODULE, PRIMARY, STREAM, kernel_image, make_region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served, tenant_of
 from tests.end_to_end.host import wait_until
 
@@ -267,6 +267,31 @@ def test_beyond_its_bound_a_round_gives_its_room_back_in_the_midst(make: Make) -
     control.set_urgent(critical.served.vgpu, is_urgent=False)
     assert best.kernels.value() == 7
     assert best.reading().nr_sliced == 1
+    assert critical.is_at_work()
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_a_launch_that_is_let_go_is_kept_out_no_more(make: Make) -> None:
+    """As other work of its program does not end."""
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control, guest = critical.served.host.control, best.served.guest
+    _, grantee = attach(control, critical.served.vgpu)
+    control.set_split(critical.served.vgpu, WHOLE)
+    for stream in (STREAM, STREAM + 1):
+        guest.cast_off("cuStreamCreate", phStream=stream, Flags=1)
+
+    def launch(value: int) -> None:
+        parameters = struct.pack("<QQI", best.kernels.address, 1, value)
+        guest.launch(LATE, parameters, grid=GRID, stream=STREAM)
+
+    launch(7)
+    assert best.kernels.value(stream=STREAM) == 7, "its kernel can give way"
+    best.kernels.late(9, ns=ENDLESS_NS, stream=STREAM + 1)
+    critical.begin_endless()
+    launch(8)
+    assert best.kernels.value(stream=STREAM) == 8
+    assert best.reading().nr_sliced == 2
+    assert not lib.fgw_space_keeps_out(grantee)
     assert critical.is_at_work()
 
 

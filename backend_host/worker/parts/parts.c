@@ -32,6 +32,7 @@
 #include "cuda_api/variants.h"
 #include "page/bell.h"
 #include "page/layout.h"
+#include "page/space.h"
 #include "parts/grid.h"
 #include "parts/lane.h"
 #include "parts/launch.h"
@@ -189,6 +190,7 @@ static CUresult end(struct fgw_worker *worker, struct fgw_stream *stream, CUresu
         CUresult joined = fgw_lane_join(worker, parts->lane, stream);
         result = result == CUDA_SUCCESS ? joined : result;
     }
+    fgw_space_tell_kept_out(&worker->grantee, false);
     fgw_count(&worker->slot->nr_sliced, 1);
     *parts = (struct fgw_parts){0};
     return result;
