@@ -223,9 +223,28 @@ def test_best_effort_makes_room_for_rounds_and_takes_it_back(make: Make, asked: 
         assert critical.served.guest.call("cuCtxSynchronize").result == 0
     wait_until(lambda: control.rounds(slot)[0] == before + 60, "one for each kernel")
     splits = {each.split for each in control.rounds(slot)[1]}
-    assert splits == {asked, WHOLE}, "one in fifty has all of the device"
+    assert splits == {asked, WHOLE}, "one in 53 has all of the device"
     assert best.kernels.value() == 7, "all of its blocks have run"
     assert best.reading().nr_sliced == 1
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+@pytest.mark.parametrize("nr_kinds", [2, 5])
+def test_rounds_of_each_kind_have_all_of_the_device_now_and_then(make: Make, nr_kinds: int) -> None:
+    """Of a program that does one after another."""
+    critical = make(CRITICAL, 1)
+    control, slot = critical.served.host.control, critical.served.worker.slot
+    control.set_split(critical.served.vgpu, split(3, 1))
+    before = control.rounds(slot)[0]
+    whole: set[int] = set()
+    for number in range(1, 60 * nr_kinds):
+        parameters = struct.pack("<QQI", critical.kernels.address, 1, number)
+        critical.served.guest.launch(LATE, parameters, grid=1 + number % nr_kinds)
+        assert critical.served.guest.call("cuCtxSynchronize").result == 0
+        wait_until(lambda nr=before + number: control.rounds(slot)[0] == nr, "its end is seen")  # type: ignore[misc]
+        [last] = control.rounds(slot)[1][-1:]
+        whole |= {last.signature} if last.split == WHOLE else set()
+    assert len(whole) == nr_kinds
 
 
 @pytest.mark.parametrize("make", ["page"], indirect=True)

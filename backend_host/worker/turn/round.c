@@ -14,8 +14,8 @@
 #include "turn/room_behind.h"
 
 /* One round in so many has all of the device: often enough to notice a change within a second of short rounds, and two
- * in a hundred of best effort's time. */
-#define WHOLE_EVERY 50u
+ * in a hundred of best effort's time. A prime: of a program that does several kinds in turn each kind has. */
+#define WHOLE_EVERY 53u
 
 /* FNV-1a. */
 static uint32_t mixed(uint32_t signature, uint64_t value)

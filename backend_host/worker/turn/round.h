@@ -2,7 +2,7 @@
  * Rounds of a critical program, and the split word by which best effort of its space makes room for them.
  *
  * A round is from a first submission, when the program had nothing on the device, to the end of all of it. In front of
- * its first work, on the same stream, the word is set to what the daemon decided; one round in fifty asks for all of
+ * its first work, on the same stream, the word is set to what the daemon decided; one round in 53 asks for all of
  * the device, which is what others are compared with. The word is taken back by the worker behind the round
  * (room_behind.h).
  *

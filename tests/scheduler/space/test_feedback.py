@@ -103,7 +103,7 @@ def test_a_signature_that_is_not_known_asks_for_all_of_the_gpu() -> None:
     assert not feedback.wants_whole
 
 
-def test_one_round_in_fifty_gets_all_of_the_gpu() -> None:
+def test_one_round_in_so_many_gets_all_of_the_gpu() -> None:
     feedback = compared(Target(1.5))
     for _ in range(WHOLE_EVERY - 1):
         assert not feedback.wants_whole
