@@ -132,9 +132,14 @@ CUresult fgv_call_allowed_anywhere(void)
     return result != CUDA_SUCCESS ? result : fgv_context_usable(fgv_thread.context, fgv_thread.current);
 }
 
+CUresult fgv_call_permitted(void)
+{
+    return is_not_permitted() ? CUDA_ERROR_NOT_PERMITTED : fgv_call_allowed_anywhere();
+}
+
 CUresult fgv_call_allowed(void)
 {
-    CUresult result = is_not_permitted() ? CUDA_ERROR_NOT_PERMITTED : fgv_call_allowed_anywhere();
+    CUresult result = fgv_call_permitted();
     return result != CUDA_SUCCESS ? result : fault();
 }
 

@@ -68,7 +68,8 @@ CUresult fgv_call_wait_while(struct fgv_call *call, void *reply, uint32_t reply_
 /* What a call gives before it looks at its arguments: not initialised, no current context; in a host function; after a
  * fault. */
 CUresult fgv_call_allowed(void);
-/* The same of calls that a host function may make, and that may be made after a fault. */
+/* The same of calls that may be made after a fault; and of those that a host function may make, too. */
+CUresult fgv_call_permitted(void);
 CUresult fgv_call_allowed_anywhere(void);
 /* The same, and the errors that earlier work left for it. */
 CUresult fgv_call_healthy(void);

@@ -53,12 +53,15 @@ static CUresult question(const void *answer, struct fgv_context **context)
 
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
-    struct fgv_context *context;
-    CUresult result = question(flags, &context);
-    if (result == CUDA_SUCCESS) {
-        *flags = context->flags | (context->is_primary ? CU_CTX_MAP_HOST : 0);
+    CUresult result = fgv_call_permitted(); /* a fault is no reason not to say */
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
-    return result;
+    if (!flags) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *flags = fgv_thread.context->flags | (fgv_thread.context->is_primary ? CU_CTX_MAP_HOST : 0);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetFlags(unsigned int flags)

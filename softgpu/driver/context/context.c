@@ -302,7 +302,7 @@ SGP_EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 SGP_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_with_argument(sgp_enter(&context), flags);
+    CUresult result = sgp_with_argument(sgp_enter_unchecked(&context), flags);
 
     if (result) {
         return result;

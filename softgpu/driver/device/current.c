@@ -89,18 +89,23 @@ void sgp_context_pop(void)
     }
 }
 
-static CUresult enter_context(struct CUctx_st *context)
+/* On an error the lock is given back. */
+static CUresult check_there(const struct CUctx_st *context)
 {
     if (!context) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
     }
-    if (!context->is_active) {
-        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    }
-    return context->error ? sgp_leave(context->error) : CUDA_SUCCESS;
+    return context->is_active ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
-CUresult sgp_enter(struct CUctx_st **context)
+static CUresult check_healthy(const struct CUctx_st *context)
+{
+    CUresult result = check_there(context);
+
+    return !result && context->error ? sgp_leave(context->error) : result;
+}
+
+CUresult sgp_enter_unchecked(struct CUctx_st **context)
 {
     CUresult result = sgp_enter_driver();
 
@@ -108,7 +113,14 @@ CUresult sgp_enter(struct CUctx_st **context)
         return result;
     }
     *context = sgp_context_current();
-    return enter_context(*context);
+    return check_there(*context);
+}
+
+CUresult sgp_enter(struct CUctx_st **context)
+{
+    CUresult result = sgp_enter_unchecked(context);
+
+    return result ? result : check_healthy(*context);
 }
 
 CUresult sgp_enter_by(const void *handle, struct CUctx_st **context)
@@ -122,7 +134,7 @@ CUresult sgp_enter_by(const void *handle, struct CUctx_st **context)
     if (!*context) {
         *context = sgp_object_context(handle);
     }
-    return enter_context(*context);
+    return check_healthy(*context);
 }
 
 static void context_destroy(void *object)

@@ -33,6 +33,7 @@ struct CUctx_st *sgp_context_current(void);
 CUresult sgp_context_push(struct CUctx_st *context);
 void sgp_context_pop(void);
 CUresult sgp_enter(struct CUctx_st **context); /* as sgp_enter_driver; finds the current context, in good health */
+CUresult sgp_enter_unchecked(struct CUctx_st **context); /* as sgp_enter, in good health or not */
 /* As sgp_enter; where no context is current, that of the object is taken. */
 CUresult sgp_enter_by(const void *handle, struct CUctx_st **context);
 

@@ -207,40 +207,50 @@ CASE(host_register_mapped_and_copied_in_order)
     munmap(memory, BYTES);
 }
 
-/* Of a file, and of memory that a child shares: both have in the end what was written there. */
+/* What was written there while it was registered. */
+static void register_shared(uint8_t *memory)
+{
+    CUdeviceptr device = 0, told = 0;
+
+    memset(memory, 5, BYTES);
+    MUST(cuMemHostRegister, memory, BYTES, CU_MEMHOSTREGISTER_DEVICEMAP);
+    MUST(cuMemHostGetDevicePointer, &device, memory, 0);
+    DO(cuPointerGetAttribute, &told, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (CUdeviceptr)(uintptr_t)(memory + 9));
+    say_number("told is asked", told == device + 9);
+    say("fill", fill(device, 7, BYTES / 8, NULL));
+    DO(cuStreamSynchronize, NULL);
+    memory[BYTES - 1] = 6;
+    DO(cuMemHostUnregister, memory);
+    say_bytes("afterwards", memory, BYTES);
+}
+
 CASE(host_register_mapped_and_shared)
 {
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    register_shared(memory);
+    if (fork() == 0) {
+        memory[BYTES - 2] = 8;
+        _exit(0);
+    }
+    wait(NULL);
+    say_number("by the child", memory[BYTES - 2]);
+    munmap(memory, BYTES);
+}
+
+CASE(host_register_mapped_file)
+{
     FILE *file = tmpfile();
-    uint8_t *memory[2], read_back[BYTES];
-    CUdeviceptr device = 0, told = 0;
+    uint8_t read_back[BYTES];
 
     if (!file || ftruncate(fileno(file), BYTES) != 0) {
         end_case("no file");
     }
-    memory[0] = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
-    memory[1] = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (unsigned int i = 0; i < 2; i++) {
-        memset(memory[i], 5, BYTES);
-        MUST(cuMemHostRegister, memory[i], BYTES, CU_MEMHOSTREGISTER_DEVICEMAP);
-        MUST(cuMemHostGetDevicePointer, &device, memory[i], 0);
-        DO(cuPointerGetAttribute, &told, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (CUdeviceptr)(uintptr_t)(memory[i] + 9));
-        say_number("told is asked", told == device + 9);
-        say("fill", fill(device, 7, BYTES / 8, NULL));
-        DO(cuStreamSynchronize, NULL);
-        memory[i][BYTES - 1] = 6;
-        DO(cuMemHostUnregister, memory[i]);
-        say_bytes("afterwards", memory[i], BYTES);
-    }
-    if (fork() == 0) {
-        memory[1][BYTES - 2] = 8;
-        _exit(0);
-    }
-    wait(NULL);
-    say_number("by the child", memory[1][BYTES - 2]);
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+    register_shared(memory);
     say_number("in the file", pread(fileno(file), read_back, BYTES, 0));
     say_bytes("that is", read_back, BYTES);
-    munmap(memory[0], BYTES);
-    munmap(memory[1], BYTES);
+    munmap(memory, BYTES);
     fclose(file);
 }
 

@@ -262,8 +262,31 @@ CASE(virtual_create_map_and_use)
     DO(cuMemAddressFree, address, 2 * size);
 }
 
-/* What may not be written, or not be touched at all. */
+/* It has none before it is told. */
 CASE(virtual_access)
+{
+    CUmemAllocationProp properties = on_device();
+    CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr address = 0;
+    char host[64] = {0};
+    size_t size = 2 << 20;
+
+    MUST(cuMemCreate, &handle, size, &properties, 0);
+    MUST(cuMemAddressReserve, &address, size, 0, 0, 0);
+    MUST(cuMemMap, address, size, 0, handle, 0);
+    DO(cuMemsetD8, address, 1, 64);
+    DO(cuMemcpyDtoH, host, address, 64);
+    DO(cuMemSetAccess, address, size, &access, 1);
+    DO(cuMemsetD8, address, 1, 64);
+    say_device_bytes("set", address, 64);
+    DO(cuMemUnmap, address, size);
+    DO(cuMemRelease, handle);
+    DO(cuMemAddressFree, address, size);
+}
+
+/* What may not be written, or not be touched at all. */
+CASE(virtual_access_taken)
 {
     static const CUmemAccess_flags both[] = {CU_MEM_ACCESS_FLAGS_PROT_READ, CU_MEM_ACCESS_FLAGS_PROT_NONE};
     CUmemAllocationProp properties = on_device();
@@ -276,9 +299,7 @@ CASE(virtual_access)
     MUST(cuMemCreate, &handle, size, &properties, 0);
     MUST(cuMemAddressReserve, &address, size, 0, 0, 0);
     MUST(cuMemMap, address, size, 0, handle, 0);
-    DO(cuMemsetD8, address, 1, 64);
-    DO(cuMemcpyDtoH, host, address, 64);
-    DO(cuMemSetAccess, address, size, &access, 1);
+    MUST(cuMemSetAccess, address, size, &access, 1);
     DO(cuMemsetD8, address, 1, 64);
     for (unsigned int i = 0; i < 2; i++) {
         access.flags = both[i];
