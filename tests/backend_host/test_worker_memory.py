@@ -345,8 +345,10 @@ def test_lies_about_memory_of_graphs(served: Served) -> None:
 
 
 def array(guest: Guest, number: int, nbytes: int) -> int:
-    shape = {"width": 1024, "height": nbytes >> 12, "depth": 0, "format": FLOAT, "nr_channels": 1}
-    return guest.call("cuArray3DCreate_v2", handle=number, **shape).result
+    height = nbytes // (1024 * 4)
+    return guest.call(
+        "cuArray3DCreate_v2", handle=number, width=1024, height=height, format=FLOAT, nr_channels=1
+    ).result
 
 
 def allocate(guest: Guest, how: str, nbytes: int, number: int) -> int:
