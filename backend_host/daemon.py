@@ -35,7 +35,7 @@ from ivshmem.region import survive_cuts
 if TYPE_CHECKING:
     from backend_host.web.telling import Teller
 
-MAX_DESCRIPTORS = 16_384
+MAX_DESCRIPTORS = 131_072
 METRICS_HEAP_AGE_NS = 15_000_000_000
 """To count the pages of a region of 256 MiB takes 20 us, of 64 GiB 5 ms: too long for each scrape of many."""
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
@@ -229,7 +229,7 @@ def main() -> int:
 
 
 def _allow_descriptors() -> None:
-    """Two for each worker, two for each command: the usual 1024 would be few."""
+    """Two for each worker, two for each command, and as many for shelves (shelf.py): the usual 1024 would be few."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = MAX_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, MAX_DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))

@@ -15,6 +15,7 @@ Wrong when: the daemon is started anew. Its shelves are empty; what is open stay
 import contextlib
 import logging
 import os
+import resource
 import socket
 import struct
 import time
@@ -30,9 +31,7 @@ PUT, DROP, FIND, FOUND, PAGE = range(1, 6)
 MOST_FILES = 200
 """Of one allocation; FGW_MAX_SHARED_FILES."""
 MOST_SHARED_FILES = 1024
-"""On the shelf of one vGPU."""
-MOST_FILES_OF_ALL = 8192
-"""On all of them, which the Gpus have alike: half of what the daemon may have open."""
+"""On the shelf of one vGPU, where the daemon may have as many open for each: see `most_files`."""
 MOST_BYTES = 4096
 """Of any message, a worker's last words included."""
 MOST_AT_ONCE = 64
@@ -42,6 +41,12 @@ MOST_IN_A_SECOND = 10_000
 _MESSAGE = struct.Struct("<QQQQ")
 
 log = logging.getLogger("fairgv.workers")
+
+
+def most_files(nr_shelves: int) -> int:
+    """On each of so many: none has what would be another's. Half of what this process may have open is for them."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_SHARED_FILES if limit == resource.RLIM_INFINITY else min(MOST_SHARED_FILES, limit // 2 // nr_shelves)
 
 
 class MalformedError(Exception):
@@ -90,11 +95,11 @@ class _Heard:
 
 
 class Shelves:
-    """Those of all vGPUs of a Gpu, with at most so many files. One thread's."""
+    """Those of all vGPUs of a Gpu, with at most so many files each. One thread's."""
 
     def __init__(
         self,
-        most_files: int = MOST_FILES_OF_ALL,
+        most_files: int = MOST_SHARED_FILES,
         clock: Callable[[], float] = time.monotonic,
         called: Callable[[int], str] = "vGPU {}".format,
     ) -> None:
@@ -199,7 +204,7 @@ class Shelves:
         shelf = self._shelves.get(vgpu, _Shelf())
         if message.key in shelf.shared:
             raise MalformedError("a key for the second time")
-        if shelf.nr_files + len(files) > MOST_SHARED_FILES or self.nr_files + len(files) > self._most_files:
+        if shelf.nr_files + len(files) > self._most_files:
             text = "its programs share more memory than there is room for: some of it cannot be opened"
             self._say(vgpu, logging.WARNING, text)
             return False

@@ -27,7 +27,7 @@ from backend_host.pools import Pool
 from backend_host.restart.records import WorkerRecord
 from backend_host.restart.store import Store
 from backend_host.service.journal import about
-from backend_host.shelf import MOST_FILES_OF_ALL, PAGE, Message
+from backend_host.shelf import PAGE, Message, most_files
 from backend_host.shelf_thread import ShelfThread
 from backend_host.walls.start import AdoptedChild
 from backend_host.worker_log import Pipe, WorkerLog
@@ -101,7 +101,7 @@ class Workers:
         nr_gpus: int = 1,
     ) -> None:
         """`store`: where workers with a client are kept for the next daemon, as those of Gpu number `gpu`. `suspect` is told why its device may
-        have failed. `nr_gpus`: how many there are, for what all may have together."""
+        have failed. `nr_gpus`: how many there are, for what the daemon keeps for all."""
         self._suspect = suspect
         self._is_closed = False
         self._is_resting = False
@@ -118,7 +118,7 @@ class Workers:
         self._all: dict[WorkerProcess, Pool] = {}
         self._is_stopping = False
         self._said = WorkerLog()
-        self._shelves = ShelfThread(MOST_FILES_OF_ALL // nr_gpus, page.called)
+        self._shelves = ShelfThread(most_files(nr_gpus * MAX_VGPUS), page.called)
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)

@@ -1,6 +1,7 @@
 """The shelf of a vGPU: who finds what, and workers that say what no worker says."""
 
 import os
+import resource
 import socket
 from array import array
 from collections.abc import Iterator, Sequence
@@ -8,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from backend_host import shelf
+from backend_host import daemon, shelf
 from backend_host.config import Config
-from backend_host.device.control import ControlPage
+from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.devices import probe
 from backend_host.guest_log import NR_LINES
 from backend_host.shelf import DROP, FIND, FOUND, PUT, Message, Shelves
@@ -197,24 +198,42 @@ def test_a_full_shelf_fills_no_log(workers: Sequence[Worker], caplog: pytest.Log
     assert len(caplog.records) == NR_LINES + 2
 
 
-def test_all_shelves_together_are_full_at_some_time() -> None:
-    shelves = Shelves(most_files=3)
-    workers = [Worker(shelves, vgpu) for vgpu in range(3)]
+def test_full_shelves_of_others_take_nothing_from_one() -> None:
+    shelves = Shelves(most_files=2)
+    workers = [Worker(shelves, vgpu) for vgpu in range(MAX_VGPUS)]
     for worker in workers:
         worker.say(PUT, KEY, 4096, nr_files=2)
         assert worker.is_heard()
-    assert [worker.found(KEY) for worker in workers] == [2, 0, 0]
+        worker.say(PUT, OTHER, 4096, nr_files=1)
+        assert worker.is_heard()
+    assert [worker.found(KEY) for worker in workers] == [2] * MAX_VGPUS
+    assert [worker.found(OTHER) for worker in workers] == [0] * MAX_VGPUS
     for worker in workers:
         worker.close()
     shelves.close()
 
 
-def test_gpus_have_alike_of_what_the_daemon_may_have_open(control: ControlPage) -> None:
+@pytest.mark.parametrize(
+    ("limit", "nr_gpus", "most"),
+    [
+        (1024, 1, 8),
+        (1024, 8, 1),
+        (20_000, 1, 156),
+        (daemon.MAX_DESCRIPTORS, 1, shelf.MOST_SHARED_FILES),
+        (daemon.MAX_DESCRIPTORS, 8, shelf.MOST_SHARED_FILES // 8),
+        (resource.RLIM_INFINITY, 8, shelf.MOST_SHARED_FILES),
+    ],
+)
+def test_full_shelves_leave_the_daemon_half_of_what_it_may_have_open(
+    control: ControlPage, monkeypatch: pytest.MonkeyPatch, limit: int, nr_gpus: int, most: int
+) -> None:
     start = worker_start(probe("soft", Config().softgpu_library)[0], Config(), frozenset(), None)
-    workers = Workers(control, start, 0, nr_gpus=8)
+    with monkeypatch.context() as patch:
+        patch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+        workers = Workers(control, start, 0, nr_gpus=nr_gpus)
     workers.start()
     try:
-        assert 8 * workers._shelves._shelves._most_files == shelf.MOST_FILES_OF_ALL
+        assert workers._shelves._shelves._most_files == most
     finally:
         workers.stop()
 
@@ -256,7 +275,7 @@ def test_one_that_does_not_read_is_not_waited_for(workers: Sequence[Worker], she
 
 def test_a_thread_listens_while_others_are_busy() -> None:
     """Workers come and go, and one socket has the number of another that was closed."""
-    thread = ShelfThread(shelf.MOST_FILES_OF_ALL, str)
+    thread = ShelfThread(shelf.MOST_SHARED_FILES, str)
     thread.start()
     try:
         for number in range(20):
