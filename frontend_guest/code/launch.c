@@ -126,6 +126,10 @@ static bool is_doubtful(const struct launch *launch)
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
             return true; /* an attribute of streams */
         }
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+            attribute->id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+            return true; /* not every event will do */
+        }
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && is_doubtful_cluster(launch, attribute)) {
             return true;
         }

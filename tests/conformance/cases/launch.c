@@ -177,6 +177,34 @@ CASE(launch_extended)
     DO(cuLaunchKernelEx, &config, function_of("fill"), parameters, NULL);
 }
 
+/* Each is refused at once, and what comes after it goes well. */
+CASE(launch_with_events_that_will_not_do)
+{
+    static const CUlaunchAttributeID ids[] = {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+                                              CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+    CUlaunchAttribute attribute = {0};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    CUevent events[3] = {NULL}; /* none, one of timing, one that will do */
+
+    MUST(cuEventCreate, &events[1], CU_EVENT_DEFAULT);
+    MUST(cuEventCreate, &events[2], CU_EVENT_DISABLE_TIMING);
+    for (unsigned int i = 0; i < 2; i++) {
+        for (unsigned int e = 0; e < 3; e++) {
+            attribute = (CUlaunchAttribute){.id = ids[i]};
+            attribute.value.programmaticEvent.event = events[e]; /* the other has its event there, too */
+            say(text("attribute %u, event %u", i, e), CU(cuLaunchKernelEx)(&config, function_of("empty"), NULL, NULL));
+            DO(cuEventSynchronize, events[2]);
+        }
+    }
+}
+
 CASE(launch_cluster)
 {
     CUlaunchConfig config = {
