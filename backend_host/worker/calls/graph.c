@@ -351,14 +351,15 @@ CUresult fgw_serve_graph_instantiate(struct fgw_worker *worker, const struct fgw
     }
     params.hUploadStream = stream;
     result = instantiate(worker, graph, &params, &exec);
-    bool keeps = false;
-    if (result == CUDA_SUCCESS && fgw_graph_memory_instantiated(worker, fixed->graph, exec, &keeps) != CUDA_SUCCESS) {
+    bool is_doubtful = false;
+    if (result == CUDA_SUCCESS &&
+        fgw_graph_memory_instantiated(worker, fixed->graph, exec, &is_doubtful) != CUDA_SUCCESS) {
         worker->driver.cuGraphExecDestroy(exec);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     answer->error = (uint32_t)result;
     answer->result = params.result_out;
-    answer->is_doubtful = keeps;
+    answer->is_doubtful = is_doubtful;
     if (result == CUDA_SUCCESS) {
         answer->number = exec_number(fixed, exec);
         result = fgw_worker_bind(worker, FGV_HANDLE_GRAPH_EXEC, answer->number, exec);

@@ -10,7 +10,7 @@
 #include "page/account.h"
 #include "page/room.h"
 
-/* Hangs on the handle of a graph with allocations. */
+/* Hangs on the handle of a graph with allocations, or that frees another's. */
 struct sum {
     uint64_t bytes; /* that launches have yet to take: a device library may have taken some with the node */
     uint32_t nr_allocations, nr_frees;
@@ -163,6 +163,17 @@ void fgw_graph_memory_wrap(struct fgv_driver *driver)
     driver->cuDeviceGraphMemTrim = real.cuDeviceGraphMemTrim ? trim : NULL;
 }
 
+/* NULL: there is no such graph, or no memory. */
+static struct sum *sum_of(struct fgw_worker *worker, uint64_t graph)
+{
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
+    struct sum *sum = handle.object || handle.number == 0 ? handle.object : calloc(1, sizeof(*sum));
+    if (sum) {
+        fgw_handle_hang(worker, FGV_HANDLE_GRAPH, graph, sum);
+    }
+    return sum;
+}
+
 CUresult fgw_graph_memory_may_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes)
 {
     const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
@@ -172,11 +183,9 @@ CUresult fgw_graph_memory_may_add(struct fgw_worker *worker, uint64_t graph, uin
     if (fgw_handle_above(worker, &handle).number != 0 || !real.cuDeviceGetGraphMemAttribute) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    struct sum *sum = handle.object ? handle.object : calloc(1, sizeof(*sum));
-    if (!sum) {
+    if (!sum_of(worker, graph)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    fgw_handle_hang(worker, FGV_HANDLE_GRAPH, graph, sum);
     return count(worker) && fits(worker, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -193,16 +202,16 @@ void fgw_graph_memory_add(struct fgw_worker *worker, uint64_t graph, uint64_t by
 
 void fgw_graph_memory_add_free(struct fgw_worker *worker, uint64_t graph)
 {
-    struct sum *sum = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph).object;
+    struct sum *sum = sum_of(worker, graph);
     if (sum) {
         sum->nr_frees++;
     }
 }
 
-CUresult fgw_graph_memory_instantiated(struct fgw_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps)
+CUresult fgw_graph_memory_instantiated(struct fgw_worker *worker, uint64_t graph, CUgraphExec exec, bool *is_doubtful)
 {
     const struct sum *sum = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph).object;
-    *keeps = sum && sum->nr_frees < sum->nr_allocations;
+    *is_doubtful = sum && sum->nr_frees != sum->nr_allocations;
     if (!sum || sum->nr_allocations == 0) {
         return CUDA_SUCCESS;
     }

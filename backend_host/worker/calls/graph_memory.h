@@ -21,8 +21,9 @@ CUresult fgw_graph_memory_may_add(struct fgw_worker *worker, uint64_t graph, uin
 void fgw_graph_memory_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes);
 /* The graph of this number has one more free. */
 void fgw_graph_memory_add_free(struct fgw_worker *worker, uint64_t graph);
-/* The graph was instantiated. *keeps: a launch may leave something allocated. */
-CUresult fgw_graph_memory_instantiated(struct fgw_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps);
+/* The graph was instantiated. *is_doubtful: a launch may be refused, as it leaves something allocated, or frees what
+ * another graph's left. */
+CUresult fgw_graph_memory_instantiated(struct fgw_worker *worker, uint64_t graph, CUgraphExec exec, bool *is_doubtful);
 /* What no launch uses is given back. */
 void fgw_graph_memory_trim(struct fgw_worker *worker);
 /* The client has ended. */

@@ -181,6 +181,11 @@ CASE(graph_memory_freed_by_another_graph)
         DO(cuGraphLaunch, frees, NULL);
     }
     DO(cuStreamSynchronize, NULL);
+    ROW("what is free", cuGraphLaunch, frees, NULL);
+    DO(cuGraphLaunch, makes, NULL);
+    DO(cuMemFree, alloc.dptr);
+    ROW("what is free again", cuGraphLaunch, frees, NULL);
+    DO(cuStreamSynchronize, NULL);
 }
 
 CASE(graph_memory_errors)
