@@ -90,11 +90,22 @@ static struct copy_command *copy_new(const struct sgp_box *box, uint64_t staged_
     return copy;
 }
 
+/* Of memory that is no more: what a device finds when it comes to it. */
+static CUresult fault_run(struct sgp_command *command)
+{
+    (void)command;
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 CUresult sgp_box_submit(struct CUstream_st *stream, const struct sgp_box *box)
 {
     struct copy_command *copy = copy_new(box, 0);
 
-    return copy ? sgp_queue_submit(stream, &copy->command, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!copy) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    copy->command.run = sgp_box_check(box) ? fault_run : copy_run;
+    return sgp_queue_submit(stream, &copy->command, NULL);
 }
 
 bool sgp_box_is_pageable(const struct sgp_box *box)
@@ -290,7 +301,11 @@ CUresult sgp_set_submit(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAM
 {
     struct set_command *command = set_new(set);
 
-    return command ? sgp_queue_submit(stream, &command->command, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!command) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    command->command.run = sgp_set_check(set) ? fault_run : set_run;
+    return sgp_queue_submit(stream, &command->command, NULL);
 }
 
 CUresult sgp_set(CUdeviceptr destination, size_t pitch, uint32_t value, uint32_t element_bytes, size_t width,

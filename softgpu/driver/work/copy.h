@@ -31,12 +31,12 @@ CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const st
 
 /* Whether the box can be copied: CUDA_SUCCESS, also for one without bytes. */
 CUresult sgp_box_check(const struct sgp_box *box);
-/* Queues a copy that reads and writes the addresses when it runs. */
+/* Queues a copy that reads and writes the addresses when it runs, and is a fault where they are none by now. */
 CUresult sgp_box_submit(struct CUstream_st *stream, const struct sgp_box *box);
 /* Whether it has a side in host memory that is not pinned. */
 bool sgp_box_is_pageable(const struct sgp_box *box);
 CUresult sgp_set_check(const CUDA_MEMSET_NODE_PARAMS *set);
-CUresult sgp_set_submit(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set);
+CUresult sgp_set_submit(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set); /* likewise */
 
 /* Without the lock: a whole call. */
 CUresult sgp_set(CUdeviceptr destination, size_t pitch, uint32_t value, uint32_t element_bytes, size_t width,

@@ -351,3 +351,47 @@ CASE(graph_errors)
     ROW("no graph", cuGraphGetNodes, NULL, NULL, &count);
     ROW("no graph", cuGraphClone, &graph, NULL);
 }
+
+/* What a node copies or sets may be gone when the graph is launched. */
+static void launch_after_free(bool copies)
+{
+    CUdeviceptr memory = device_bytes(8 << 20, 1), freed = device_bytes(8 << 20, 2);
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = freed,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = memory,
+                          .WidthInBytes = 64,
+                          .Height = 1,
+                          .Depth = 1};
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = freed, .elementSize = 1, .value = 7, .width = 64, .height = 1};
+    CUgraph graph = NULL;
+    CUgraphNode node;
+    CUgraphExec exec = NULL;
+    CUcontext context;
+
+    MUST(cuCtxGetCurrent, &context);
+    MUST(cuGraphCreate, &graph, 0);
+    if (copies) {
+        MUST(cuGraphAddMemcpyNode, &node, graph, NULL, 0, &copy, context);
+    } else {
+        MUST(cuGraphAddMemsetNode, &node, graph, NULL, 0, &set, context);
+    }
+    DO(cuGraphInstantiate, &exec, graph, 0);
+    DO(cuGraphLaunch, exec, NULL);
+    DO(cuCtxSynchronize);
+    DO(cuMemFree, freed);
+    DO(cuGraphLaunch, exec, NULL);
+    DO(cuCtxSynchronize);
+    DO(cuMemsetD8, memory, 0, 1);
+    DO(cuCtxSynchronize);
+}
+
+ALONE(graph_copies_what_is_gone)
+{
+    launch_after_free(true);
+}
+
+ALONE(graph_sets_what_is_gone)
+{
+    launch_after_free(false);
+}
