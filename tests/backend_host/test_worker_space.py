@@ -49,6 +49,11 @@ class One:
         self.kernels.late(9, ns=ENDLESS_NS)
         wait_until(lambda: self.reading().stalled_since_ns != 0, "it is on the device")
 
+    def nr_rounds(self) -> int:
+        """Once what it has begun by now has ended."""
+        wait_until(lambda: self.reading().phase == "out", "its turn is over")
+        return self.served.host.control.rounds(self.served.worker.slot)[0]
+
     def is_at_work(self) -> bool:
         return self.served.guest.call("cuStreamQuery", hStream=0).result == NOT_READY
 
@@ -178,7 +183,7 @@ def test_rounds_are_told(make: Make) -> None:
     critical.served.host.control.set_split(critical.served.vgpu, split(4, 1))
     best.begin_endless()
     slot, control = critical.served.worker.slot, critical.served.host.control
-    before = control.rounds(slot)[0]
+    before = critical.nr_rounds()
     for value in range(1, 41):
         critical.kernels.late(value, ns=1)
         assert critical.served.guest.call("cuCtxSynchronize").result == 0
@@ -217,11 +222,11 @@ def test_best_effort_makes_room_for_rounds_and_takes_it_back(make: Make, asked: 
     control.set_split(critical.served.vgpu, asked)
     best.served.guest.launch(LATE, struct.pack("<QQI", best.kernels.address, BLOCK_NS, 7), grid=GRID)
     wait_until(lambda: best.reading().nr_parts > 0, "it goes persistently")
-    before = control.rounds(slot)[0]
+    before = critical.nr_rounds()
     for value in range(1, 61):
         critical.kernels.late(value, ns=1)
         assert critical.served.guest.call("cuCtxSynchronize").result == 0
-    wait_until(lambda: control.rounds(slot)[0] == before + 60, "one for each kernel")
+        wait_until(lambda nr=before + value: control.rounds(slot)[0] == nr, "its end is seen")  # type: ignore[misc]
     splits = {each.split for each in control.rounds(slot)[1]}
     assert splits == {asked, WHOLE}, "one in 53 has all of the device"
     assert best.kernels.value() == 7, "all of its blocks have run"
@@ -235,7 +240,7 @@ def test_rounds_of_each_kind_have_all_of_the_device_now_and_then(make: Make, nr_
     critical = make(CRITICAL, 1)
     control, slot = critical.served.host.control, critical.served.worker.slot
     control.set_split(critical.served.vgpu, split(3, 1))
-    before = control.rounds(slot)[0]
+    before = critical.nr_rounds()
     whole: set[int] = set()
     for number in range(1, 60 * nr_kinds):
         parameters = struct.pack("<QQI", critical.kernels.address, 1, number)
