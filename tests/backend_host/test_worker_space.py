@@ -399,6 +399,29 @@ def test_a_launch_does_not_wait_for_good_at_the_gate(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("make", ["page"], indirect=True)
+@pytest.mark.parametrize("work", ["a kernel", "a stream that waits"])
+def test_a_launch_beside_own_work_that_does_not_end_does_not_wait_for_good(gate: Gate, work: str) -> None:
+    """That may wait for what the launch does."""
+    best = gate.best
+    guest = best.served.guest
+    guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+    if work == "a kernel":
+        best.kernels.late(9, ns=ENDLESS_NS, stream=STREAM)
+    else:
+        word = guest.allocate(4096)
+        guest.ok("host_register", address=guest.address + word, bytes=4096)
+        guest.cast_off("cuStreamWaitValue32_v2", stream=STREAM, addr=guest.address + word, value=1)
+        best.kernels.late(9, ns=1, stream=STREAM)
+    assert guest.call("cuStreamQuery", hStream=STREAM).result == NOT_READY
+    gate.critical.begin_endless()
+    for value in (5, 6):
+        gate.launch(value)
+        assert best.kernels.value() == value
+    assert best.reading().nr_space_gated == 2
+    assert guest.call("cuStreamQuery", hStream=STREAM).result == NOT_READY
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
 def test_what_fits_into_what_rounds_leave_does_not_wait(gate: Gate) -> None:
     gate.critical.served.host.control.set_split(gate.critical.served.vgpu, split(4, 1))
     gate.critical.begin_endless()

@@ -60,12 +60,12 @@ bool fgw_space_gate_holds(struct fgw_worker *worker, uint64_t nr_blocks)
         fgw_space_gate_end(worker);
         return false;
     }
-    if (split == 0 || has_waited_enough(gate, now_ns)) {
-        if (is_deep(worker, now_ns)) {
-            return true; /* until its own work has ended */
-        }
+    if (has_waited_enough(gate, now_ns) || (split == 0 && !is_deep(worker, now_ns))) {
         fgw_space_gate_end(worker);
         return false;
+    }
+    if (split == 0) {
+        return true; /* until its own work has ended */
     }
     if (gate->since_ns == 0) {
         gate->since_ns = now_ns;
