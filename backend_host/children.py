@@ -19,17 +19,20 @@ _PR_SET_PDEATHSIG = 1
 
 
 def ending_with_us() -> Callable[[], None]:
-    """What a child does before it executes its program (`preexec_fn`): the kernel then kills it when we end, however that comes about.
+    """What a child does before it executes its program (`preexec_fn`): the kernel then kills it when we end, however that comes about. It takes
+    the signals that we take now: whoever starts it blocks those whose handlers raise, as Python passes over what they raise while it forks.
 
-    For children of the main thread: the kernel takes the death of the thread that forked for that of the parent. Wrong when the program is
-    set-user-ID or changes its user (sudo), which makes the kernel forget this.
+    For children of a thread that outlives them: the kernel takes the death of the thread that forked for that of the parent. Wrong when the
+    program is set-user-ID or changes its user (sudo), which makes the kernel forget this.
     """
     parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
     def prepare() -> None:
         prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
         if os.getppid() != parent:  # it ended before the request, and is no more the parent after it
             os.kill(os.getpid(), signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     return prepare
 

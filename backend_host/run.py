@@ -17,7 +17,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from backend_host.arguments import path_argument
@@ -219,24 +219,19 @@ def _run(command: Sequence[str], variables: Mapping[str, str], guest_library: Pa
     environment = {**os.environ, **variables, "LD_LIBRARY_PATH": ":".join(search)}
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some callers leave it, it would tell nothing
     taken = {*_FORWARDED, signal.SIGCHLD}
+    end_with_us = ending_with_us()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
     try:
-        return _wait(_spawn(command, environment, before), taken)
+        return _wait(_spawn(command, environment, end_with_us), taken)
     finally:
         while signal.sigtimedwait(taken, 0) is not None:
             pass  # for a program that has ended
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _spawn(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> subprocess.Popen[bytes]:
-    """From the main thread."""
-    end_with_us = ending_with_us()
-
-    def prepare() -> None:
-        """In the child."""
-        end_with_us()
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
+def _spawn(
+    command: Sequence[str], environment: Mapping[str, str], prepare: Callable[[], None]
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(command, env=environment, close_fds=False, preexec_fn=prepare)  # noqa: PLW1509 - one thread
     except OSError as error:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from backend_host.arguments import path_argument
 from backend_host.errors import FairGVError
 from benchmarks.document import command_line
 from benchmarks.experiment import Conduct, add_common_options, positive
@@ -67,7 +68,9 @@ def parser() -> argparse.ArgumentParser:
     suite.add_argument(
         "--minutes", type=positive, metavar="M", help="begin nothing new after so many, or after the suite's own"
     )
-    suite.add_argument("--output", type=Path, default=Path("build/bench"), metavar="FOLDER", help="(%(default)s)")
+    suite.add_argument(
+        "--output", type=path_argument, default=Path("build/bench"), metavar="FOLDER", help="(%(default)s)"
+    )
     return found
 
 

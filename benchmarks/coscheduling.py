@@ -24,7 +24,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from backend_host.children import ending_with_us
 from backend_host.config import COSCHEDULING
 from backend_host.errors import FairGVError
 from backend_host.state_dir import DEVICE_KINDS
@@ -92,8 +91,7 @@ def burning(pinning: Pinning, nr_hogs: int) -> Iterator[None]:
     hogs = []
     try:
         with pinning.guests():
-            command, nothing = [sys.executable, "-c", HOG], subprocess.DEVNULL
-            hogs = [subprocess.Popen(command, stdin=nothing, preexec_fn=ending_with_us()) for _ in range(nr_hogs)]  # noqa: PLW1509 - takes no lock
+            hogs = [subprocess.Popen([sys.executable, "-c", HOG], stdin=subprocess.DEVNULL) for _ in range(nr_hogs)]
         yield
     finally:
         for hog in hogs:

@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from backend_host.arguments import path_argument
+from backend_host.config import load_config
 from backend_host.errors import FairGVError
 from backend_host.state_dir import DEVICE_KINDS
-from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
+from backend_host.vm.interrupts import InterruptedBySignalError, delayed_signals, raised_signals
 from backend_host.whole_file import whole
 from benchmarks import document as documents
 from benchmarks.devices import choose_device, device_name, native_environment, private_device
@@ -154,10 +156,10 @@ def add_common_options(parser: argparse.ArgumentParser, experiment: Experiment) 
     parser.add_argument(
         "--minutes", type=positive, metavar="M", help="begin nothing new after so many; what was measured counts"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
+    parser.add_argument("--json", type=path_argument, metavar="FILE", help="everything that was measured")
     parser.add_argument(
         "--plot",
-        type=Path,
+        type=path_argument,
         metavar="FILE",
         action="append",
         default=[],
@@ -178,19 +180,33 @@ def add_common_options(parser: argparse.ArgumentParser, experiment: Experiment) 
 
 def positive(text: str) -> float:
     """A number above 0, for argparse; of seconds, no more than a clock counts."""
-    number = float(text)
-    if not number > 0:
+    found = amount(text)
+    if not found > 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    if number > MOST:
+    return found
+
+
+def amount(text: str) -> float:
+    """A number from 0, for argparse, no more than `MOST`."""
+    try:
+        found = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not found >= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    if found > MOST:
         raise argparse.ArgumentTypeError(f"{text} is more than {MOST:.0f}")
-    return number
+    return found
 
 
 def natural_number(text: str) -> int:
     """A whole number above 0, for argparse."""
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text or 'nothing'} is not a whole number above 0")
     return number
 
 
@@ -218,9 +234,19 @@ def names_of(known: Sequence[str]) -> Any:
     return parse
 
 
-def numbers(text: str) -> list[float]:
-    """Comma-separated numbers, for argparse."""
-    return [float(word) for word in text.split(",")]
+def amounts(text: str) -> list[float]:
+    """Comma-separated numbers from 0, for argparse."""
+    return [amount(word) for word in text.split(",")]
+
+
+def positives(text: str) -> list[float]:
+    """Comma-separated numbers above 0, for argparse."""
+    return [positive(word) for word in text.split(",")]
+
+
+def natural_numbers(text: str) -> list[int]:
+    """Comma-separated whole numbers above 0, for argparse."""
+    return [natural_number(word) for word in text.split(",")]
 
 
 def systems(options: argparse.Namespace) -> list[str]:
@@ -313,6 +339,7 @@ class Conduct:
                 f"{self.experiment.name} measures guests that are processes: the files that its programs read or write "
                 "do not get into a virtual machine, or out of it"
             )
+        load_config(None, slice_ns=setting(options).slice_ns)
         options.device = choose_device(options.device)
         native_environment(options.device)
         self.experiment.check(options)
@@ -326,7 +353,7 @@ class Conduct:
             with (
                 raised_signals(),
                 private_device(options.device),
-                Progress(*columns, console=self.console) as progress,
+                shown(Progress(*columns, console=self.console)) as progress,
             ):
                 reporter = Reporter(document, progress, self.experiment.nr_records(options))
                 self._collect(document, reporter)
@@ -353,6 +380,17 @@ class Conduct:
                 if is_late and len(document["records"]) < self.experiment.nr_records(options):
                     document["ended"] = f"{options.minutes:g} minutes were over"
                     break
+
+
+@contextlib.contextmanager
+def shown(progress: Progress) -> Iterator[Progress]:
+    """For the block. Its thread takes no signal: one that comes while this thread blocks them waits for it."""
+    with delayed_signals():
+        progress.start()
+    try:
+        yield progress
+    finally:
+        progress.stop()
 
 
 def beside_the_paper(findings: Sequence[Finding]) -> Sheet:

@@ -13,6 +13,7 @@ from rich.console import Console
 from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
 from benchmarks.build import build_all
 from benchmarks.devices import choose_device
+from benchmarks.document import check_writable
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Conduct, beside_the_paper, terminal
 from benchmarks.experiments import EXPERIMENTS
@@ -121,6 +122,10 @@ SUITES: Mapping[str, Suite] = {
 
 def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:
     """Exit status: 0, 1 when something failed or had no time, or 128 + n when a signal ended it; what was measured until then is shown."""
+    try:
+        check_writable(options.output / "found.json")
+    except OSError as error:
+        raise NotMeasurableError(f"cannot write to {options.output}: {error.strerror}") from error
     options.device = choose_device(options.device)
     console, status = Console(stderr=True), 0
     suite = SUITES[options.suite]

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, positives, setting
 from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
 from benchmarks.guests import NATIVE, Setting, open_session
@@ -64,7 +64,7 @@ class Accounting(Experiment):
         )
         parser.add_argument(
             "--kernel-us",
-            type=numbers,
+            type=positives,
             default=[20.0, 50.0, 200.0, 1000.0, 10_000.0],
             metavar="US,...",
             help="of the mixtures (default 20,50,200,1000,10000)",

@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from backend_host.arguments import path_argument
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, natural_number, positive, setting
 from benchmarks.guests import NATIVE, Finished, Session, open_session
 from benchmarks.nvcc import find_nvcc
 from benchmarks.sheet import Sheet
@@ -66,24 +67,25 @@ class Adapter(Experiment):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Where the programs are, and how to run them."""
-        parser.add_argument("--dir", type=Path, required=True, help="folders with a Makefile, and single .cu files")
+        parser.add_argument(
+            "--dir", type=path_argument, required=True, help="folders with a Makefile, and single .cu files"
+        )
         parser.add_argument(
             "--arguments", default="", metavar="WORDS", help="of each program, instead of a Makefile's `run`"
         )
-        parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at once (default 1)")
+        parser.add_argument("--jobs", type=natural_number, default=1, metavar="N", help="programs at once (default 1)")
         parser.add_argument(
             "--outputs",
-            type=Path,
+            type=path_argument,
             default=Path("fairgv-outputs"),
             metavar="FOLDER",
             help="where outputs that differ are kept (default %(default)s)",
         )
-        parser.add_argument("--limit-s", type=float, default=120.0, metavar="S", help="for one run (default 120)")
+        parser.add_argument("--limit-s", type=positive, default=120.0, metavar="S", help="for one run (default 120)")
 
     def check(self, options: argparse.Namespace) -> None:
         """There is something to run."""
-        if options.jobs < 1:
-            raise NotMeasurableError("--jobs: at least one program at once")
+        options.dir = options.dir.resolve()
         if not sources(options.dir):
             raise NotMeasurableError(f"{options.dir} has neither a .cu file nor a folder with a Makefile")
 
@@ -100,10 +102,10 @@ class Adapter(Experiment):
             ThreadPoolExecutor(options.jobs) as pool,
         ):
 
-            def one(source: Path) -> list[Record]:
-                return try_source(source, Path(folder) / source.stem, native, guest, options)
+            def one(number: int, source: Path) -> list[Record]:
+                return try_source(source, Path(folder, str(number), source.stem), native, guest, options)
 
-            tried = {pool.submit(one, source): source for source in sources(options.dir)}
+            tried = [pool.submit(one, number, source) for number, source in enumerate(sources(options.dir))]
             reporter.doing(f"{len(tried)} of them")
             try:
                 for future in as_completed(tried):

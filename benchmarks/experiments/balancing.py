@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, positives
 from benchmarks.paper import Finding
 from benchmarks.ratios import estimate
 from benchmarks.sheet import Sheet
@@ -57,14 +57,6 @@ def balance_modes(text: str) -> list[str]:
     if len(set(found)) < 2:
         raise argparse.ArgumentTypeError("two modes are compared at least, as off,balance")
     return list(dict.fromkeys(found))
-
-
-def arrivals(text: str) -> list[float]:
-    """Comma-separated seconds above 0, for argparse."""
-    found = numbers(text)
-    if min(found) <= 0:
-        raise argparse.ArgumentTypeError("programs come one in some seconds")
-    return found
 
 
 def simulated(settings: HostSettings) -> HostReport:
@@ -130,7 +122,7 @@ class Balancing(Experiment):
         )
         parser.add_argument(
             "--arrivals",
-            type=arrivals,
+            type=positives,
             default=list(ARRIVALS_S),
             metavar="S,...",
             help=f"one program in so many s ({told})",

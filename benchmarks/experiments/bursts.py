@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, natural_number, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, amounts, natural_numbers, setting
 from benchmarks.experiments.servers import KERNELS, KINDS, NR_SERVERS, Server, check, pause_ms, programs, servers
 from benchmarks.experiments.shares_over_time import name_of
 from benchmarks.guests import Session, open_guests
@@ -59,16 +59,11 @@ def ways(turns_ms: Sequence[float]) -> list[Way]:
 
 def turn_lengths(text: str) -> list[float]:
     """Comma-separated lengths in ms, each once, for argparse."""
-    found = [float(word) for word in text.split(",")]
+    found = amounts(text)
     for each in found:
         if not LEAST_MS <= each <= MOST_MS:
             raise argparse.ArgumentTypeError(f"a turn lasts from {LEAST_MS:g} to {MOST_MS:g} ms, not {each:g}")
     return list(dict.fromkeys(found))
-
-
-def batches(text: str) -> list[int]:
-    """Comma-separated numbers of images, for argparse."""
-    return [natural_number(word) for word in text.split(",")]
 
 
 def request_ms(program: Record) -> float:
@@ -156,7 +151,7 @@ class Bursts(Experiment):
         )
         parser.add_argument(
             "--batch",
-            type=batches,
+            type=natural_numbers,
             metavar="N,N,N",
             help="images of a request of each server, which is how long it takes",
         )

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from benchmarks.devices import device_name, device_uuids
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, positives, setting
 from benchmarks.experiments import balancing
 from benchmarks.experiments.joined import (
     APART,
@@ -80,7 +80,7 @@ class Energy(Experiment):
         )
         parser.add_argument(
             "--arrivals",
-            type=balancing.arrivals,
+            type=positives,
             default=list(balancing.ARRIVALS_S),
             metavar="S,...",
             help=f"of orders: one program in so many s ({told})",

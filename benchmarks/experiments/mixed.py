@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.document import Document, Record, records
-from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
+from benchmarks.experiment import Experiment, Reporter, positives, setting, systems
 from benchmarks.experiments.sharing import COMPARED, IDLE_TOGETHER, Mixture, Shared, compare, nr_compared, programs_of
 from benchmarks.paper import Finding, is_of_the_paper, paper
 from benchmarks.ratios import estimate
@@ -47,7 +47,7 @@ class Mixed(Experiment):
         )
         parser.add_argument(
             "--background-us",
-            type=numbers,
+            type=positives,
             default=[21.0, 207.0, 1605.0, 10_000.0],
             metavar="US,...",
             help="lengths of the background's kernels (default 21,207,1605,10000)",

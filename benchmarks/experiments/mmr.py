@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.document import Document, Record, records
-from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
+from benchmarks.experiment import Experiment, Reporter, amounts, natural_numbers, positives, setting, systems
 from benchmarks.experiments.sharing import (
     COMPARED,
     IDLE_TOGETHER,
@@ -67,9 +67,11 @@ class MinMaxRatio(Experiment):
             help="in all guests at once, one after the other (default: those of Figure 8); spin: kernels of given lengths",
         )
         parser.add_argument("--weights", type=weights_of, default=(1, 2, 3), help="one guest each (default 1:2:3)")
-        parser.add_argument("--kernel-us", type=numbers, default=[500.0], metavar="US,...", help="of spin (500)")
-        parser.add_argument("--queue", type=numbers, default=[256.0], metavar="N,...", help="launches in a row (256)")
-        parser.add_argument("--sleep-us", type=numbers, default=[0.0], metavar="US,...", help="after each row (0)")
+        parser.add_argument("--kernel-us", type=positives, default=[500.0], metavar="US,...", help="of spin (500)")
+        parser.add_argument(
+            "--queue", type=natural_numbers, default=[256], metavar="N,...", help="launches in a row (256)"
+        )
+        parser.add_argument("--sleep-us", type=amounts, default=[0.0], metavar="US,...", help="after each row (0)")
         parser.add_argument("--bursts", action="store_true", help=f"beside them: {OURS} with turns by bursts")
 
     def nr_records(self, options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from backend_host.trace import Count, read_counts
 from benchmarks.build import NAMES, build, build_timed
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, positives, setting
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, is_of_the_paper, paper
 from benchmarks.ratios import estimate, geometric_mean
@@ -77,7 +77,7 @@ class Overhead(Experiment):
         )
         parser.add_argument(
             "--kernel-us",
-            type=numbers,
+            type=positives,
             default=list(paper()["figure2"]["kernel_us"]),
             metavar="US,...",
             help="lengths of kernels (default: those of Figure 2)",

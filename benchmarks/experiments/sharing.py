@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from backend_host.entitlement import MAX_WEIGHT
 from benchmarks import ratios
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
@@ -49,9 +50,14 @@ def programs_of(text: str) -> list[str]:
 
 def weights_of(text: str) -> tuple[int, ...]:
     """1:2:3, for argparse."""
-    weights = tuple(int(word) for word in text.split(":"))
-    if min(weights) < 1:
-        raise argparse.ArgumentTypeError("weights are whole numbers above 0")
+    try:
+        weights = tuple(map(int, text.split(":")))
+    except ValueError:
+        weights = (0,)
+    if not all(1 <= weight <= MAX_WEIGHT for weight in weights):
+        raise argparse.ArgumentTypeError(
+            f"weights are whole numbers above 0, {MAX_WEIGHT} at most, with colons between, not {text!r}"
+        )
     return weights
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, Subjects, numbers, setting, systems
+from benchmarks.experiment import Experiment, Reporter, Subjects, amounts, setting, systems
 from benchmarks.experiments.sharing import ALONE_FRACTION, Attempts, Baselines, Mixture, programs_of
 from benchmarks.paper import Finding, paper
 from benchmarks.ratios import estimate
@@ -40,7 +40,7 @@ class WorkConserving(Experiment):
         """How long the sleeper sleeps."""
         parser.add_argument(
             "--sleep-percent",
-            type=numbers,
+            type=amounts,
             default=[0.0, *map(float, paper()["figure10"]["sleep_percent"])],
             metavar="P,...",
             help="of the sleeper's time (default: 0 and those of Figure 10)",

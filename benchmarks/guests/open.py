@@ -37,6 +37,11 @@ class Setting:
     has_doorbell: bool = False
     """Of machines: they sleep until they are woken."""
 
+    @property
+    def slice_ns(self) -> int | None:
+        """As the daemon is told."""
+        return None if self.slice_ms is None else round(self.slice_ms * 1e6)
+
 
 @contextlib.contextmanager
 def open_session(
@@ -80,7 +85,7 @@ def daemon_config(policy: str, setting: Setting) -> Iterator[Config]:
             state_dir=state_dir,
             device=setting.device,
             policy=policy,
-            slice_ns=round(setting.slice_ms * 1e6) if setting.slice_ms is not None else None,
+            slice_ns=setting.slice_ns,
             region_bytes=setting.region_bytes,
             adopt="attached",
             **{"vgpu": ON_ONE_GPU, **setting.daemon},

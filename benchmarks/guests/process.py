@@ -17,6 +17,7 @@ from backend_host.children import ending_with_us
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.ipc import Connection
 from backend_host.launching import daemon_for_now
+from backend_host.vm.interrupts import delayed_signals
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.guests.pinning import Pinning
 from benchmarks.guests.session import Account, Finished, Moved, left_s
@@ -32,17 +33,19 @@ class ProcessRunning:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], name: str) -> None:
         self._name = name
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as this object
-        self._child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=environment,
-            cwd=PACKAGE_ROOT,
-            process_group=0,
-            preexec_fn=ending_with_us(),  # noqa: PLW1509 - it takes no lock
-        )
+        prepare = ending_with_us()
+        with delayed_signals():
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
+                env=environment,
+                cwd=PACKAGE_ROOT,
+                process_group=0,
+                preexec_fn=prepare,  # noqa: PLW1509 - it takes no lock
+            )
 
     def read_line(self, deadline_s: float) -> str:
         """See `Running`."""

@@ -24,7 +24,7 @@ from typing import Any
 from backend_host.config import Config
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Reporter, numbers, positive
+from benchmarks.experiment import Reporter, amount, positive, positives
 from benchmarks.guests import Setting
 from benchmarks.paper import Finding
 from benchmarks.part import Part
@@ -78,7 +78,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="of pairs (default: all 25; a few on softgpu)",
     )
     parser.add_argument(
-        "--targets", type=numbers, metavar="N,...", help="of pairs: how much slower rounds may get (default 1.2,1.5,2)"
+        "--targets",
+        type=positives,
+        metavar="N,...",
+        help="of pairs: how much slower rounds may get (default 1.2,1.5,2)",
     )
     parser.add_argument(
         "--settle-seconds",
@@ -89,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pause-us",
-        type=float,
+        type=amount,
         default=2000.0,
         metavar="US",
         help="of pairs: between rounds, in the mean (default %(default)g)",

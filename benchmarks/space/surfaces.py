@@ -3,10 +3,10 @@
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from backend_host.arguments import path_argument
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Reporter, positive
@@ -153,7 +153,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--surfaces",
-        type=Path,
+        type=path_argument,
         default=FOLDER,
         metavar="FOLDER",
         help="where recorded surfaces are, or go to with --calibrate (default: FairGV's own)",

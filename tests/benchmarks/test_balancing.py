@@ -11,7 +11,7 @@ from benchmarks.build import NAMES
 from benchmarks.cli import conduct_of, main
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.experiments.balancing import SIMULATOR, arrivals, balance_modes, has_loads, plot_harm, plot_load
+from benchmarks.experiments.balancing import SIMULATOR, balance_modes, has_loads, plot_harm, plot_load
 from benchmarks.paper import claims
 from benchmarks.results import beside_the_paper
 from benchmarks.style import THEMES, figure_of
@@ -126,12 +126,6 @@ def test_two_modes_are_compared(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         balance_modes(text)
     assert balance_modes("off,compact") == ["off", "compact"]
-
-
-def test_seconds_are_above_nothing() -> None:
-    assert arrivals("7,5") == [7, 5]
-    with pytest.raises(argparse.ArgumentTypeError):
-        arrivals("7,0")
 
 
 def test_each_simulated_program_can_be_run() -> None:

@@ -23,6 +23,17 @@ from tests.children import running
 from tests.end_to_end.host import wait_until
 
 LIMIT_S = 120
+INTERRUPTED = """
+import os, signal
+from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
+from benchmarks.guests.process import ProcessRunning
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
+try:
+    with raised_signals():
+        ProcessRunning(["/bin/true"], os.environ, "true")
+except InterruptedBySignalError:
+    print("interrupted")
+"""
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -48,6 +59,8 @@ def test_the_help_names_all(capsys: pytest.CaptureFixture[str]) -> None:
         (["work-conserving", "--device", "soft", "--sleep-percent", "100"], "from 0 to below 100"),
         (["run", "--device", "soft", "--dir", "/nowhere"], "/nowhere is no folder"),
         (["mmr", "--device", "cuda"], "--device cuda: no driver here"),
+        (["mmr", "--device", "soft", "--slice-ms", "0.1"], "slice_ms must be 0, for the device's own, or from 1 to"),
+        (["suite", "quick", "--output", "/dev/null/x"], "cannot write to /dev/null/x: "),
     ],
 )
 def test_refusals_say_why(
@@ -134,6 +147,16 @@ def test_softgpu_that_is_not_built_is_told(
         ),
         (["mmr", "--program", "doom"], "there is no program doom; there are BFS, BlackScholes"),
         (["mmr", "--weights", "0:1"], "whole numbers above 0"),
+        (["mmr", "--weights", "1:10001"], "whole numbers above 0, 10000 at most, with colons between, not '1:10001'"),
+        (["mmr", "--weights", "1:x"], "whole numbers above 0, 10000 at most, with colons between, not '1:x'"),
+        (["mmr", "--kernel-us", "5,-1"], "-1 is not above 0"),
+        (["mmr", "--queue", "0.5"], "0.5 is not a whole number above 0"),
+        (["mmr", "--sleep-us", "nan"], "nan is not above 0"),
+        (["mixed", "--background-us", ""], "'' is no number"),
+        (["balancing", "--arrivals", "7,0"], "0 is not above 0"),
+        (["run", "--dir", ""], "a path, and not nothing"),
+        (["mmr", "--json", ""], "a path, and not nothing"),
+        (["suite", "quick", "--minutes", "x"], "'x' is no number"),
         (["overhead", "--parts", "all"], "there is no all; there are programs, sizes"),
         (["mixed", "--seconds", "0"], "0 is not above 0"),
         (["mixed", "--repetitions", "0"], "not a whole number above 0"),
@@ -228,6 +251,14 @@ def test_an_interrupt_loses_nothing_and_leaves_nothing(tmp_path: Path, places: P
     assert "Not whole: interrupted." in output
     wait_until(lambda: not processes_that_name(str(places)), "all processes ended")
     assert list(places.iterdir()) == []
+
+
+def test_a_signal_while_a_program_is_started_is_not_lost() -> None:
+    """Python passes over what is raised while it forks."""
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], cwd=PACKAGE_ROOT, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "interrupted\n"
 
 
 def test_a_kill_leaves_no_process(tmp_path: Path, places: Path) -> None:

@@ -244,6 +244,24 @@ LIBRARY_PATH = '#include <cstdio>\n#include <cstdlib>\nint main() { puts(getenv(
 CLOCK = '#include <cstdio>\n#include <ctime>\nint main() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); printf("%ld\\n", t.tv_nsec); }\n'
 
 
+def test_programs_of_one_name_in_the_folder_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file and a folder beside it; and `.`, which has no name of its own."""
+    folder = tmp_path / "programs"
+    (folder / "answer").mkdir(parents=True)
+    (folder / "answer/Makefile").write_text("answer: answer.cu\n\tnvcc -o $@ $<\n")
+    for place in (folder, folder / "answer"):
+        (place / "answer.cu").write_text(ANSWER)
+    monkeypatch.chdir(folder)
+    document = measured(tmp_path, "run", "--dir", ".", "--outputs", str(tmp_path / "outputs"))
+    assert [(each["program"], each["verdict"]) for each in document["records"]] == [
+        ("answer", "agrees"),
+        ("answer.cu", "agrees"),
+    ]
+    monkeypatch.chdir(folder / "answer")
+    document = measured(tmp_path, "run", "--dir", ".", "--outputs", str(tmp_path / "outputs"))
+    assert [each["program"] for each in document["records"]] == ["answer"]
+
+
 def test_run_tells_what_agrees_and_what_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "programs"
     (folder / "made").mkdir(parents=True)
