@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend_host import config_commands, hand_overs, output
-from backend_host.arguments import path_argument
+from backend_host.arguments import name_argument, path_argument
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
@@ -23,7 +23,7 @@ from backend_host.config import (
 from backend_host.device_settings import check_name
 from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
-from backend_host.ipc import Connection, Message
+from backend_host.ipc import Connection, Message, to_type
 from backend_host.launching import start_in_background, wait_for_end, wait_for_next
 from backend_host.service import balancing, draining, migrating, suspending
 from backend_host.service.commands import add_commands
@@ -142,7 +142,12 @@ def make_parser() -> argparse.ArgumentParser:
         description="Gives a libvirt domain a vGPU; with --shm, a virtual machine that libvirt does not know (docs/hosts.md).",
         epilog="Examples: fairgv-host attach web --weight 2; fairgv-host attach --shm /dev/shm/web web --weight 2",
     )
-    attach.add_argument("domain", metavar="NAME", help="of the domain; with --shm, whatever the vGPU is to be called")
+    attach.add_argument(
+        "domain",
+        type=name_argument,
+        metavar="NAME",
+        help="of the domain; with --shm, whatever the vGPU is to be called",
+    )
     attach.add_argument(
         "--shm",
         type=path_argument,
@@ -169,7 +174,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="another entitlement for a vGPU, while it runs",
         epilog="Example: fairgv-host set web --weight 3 --limit 50",
     )
-    change.add_argument("domain", metavar="DOMAIN", help="or the name of any other vGPU")
+    change.add_argument("domain", type=name_argument, metavar="DOMAIN", help="or the name of any other vGPU")
     add_options(change, is_new=False)
     change.set_defaults(run=_set)
 
@@ -179,14 +184,21 @@ def make_parser() -> argparse.ArgumentParser:
         description="Forgives debts and lifts the ban of a user or a domain whose kernels kept the GPU from others. `status` shows them.",
         epilog="Example: fairgv-host unban alice",
     )
-    unban.add_argument("name", metavar="NAME", help="a user, a domain or another virtual machine, or a vGPU of either")
+    unban.add_argument(
+        "name",
+        type=name_argument,
+        metavar="NAME",
+        help="a user, a domain or another virtual machine, or a vGPU of either",
+    )
     unban.set_defaults(run=_unban)
 
     for those in (suspending, migrating, draining, balancing, space):
         those.add_commands(commands, _connect)
 
     detach = commands.add_parser("detach", help="take the vGPU away again", epilog="Example: fairgv-host detach web")
-    detach.add_argument("domain", metavar="DOMAIN", help="or the name of a vGPU that was attached with --shm")
+    detach.add_argument(
+        "domain", type=name_argument, metavar="DOMAIN", help="or the name of a vGPU that was attached with --shm"
+    )
     detach.set_defaults(run=_detach)
     return parser
 
@@ -339,7 +351,9 @@ def _start(options: argparse.Namespace) -> int:
     except DaemonNotRunningError:
         output.say(start_in_background(config))
         return 0
-    raise DaemonRunningError(f"a daemon already runs in {config.state_dir}; see: fairgv-host status")
+    raise DaemonRunningError(
+        f"a daemon already runs in {config.state_dir}; see: {to_type(config.socket_path, 'status')}"
+    )
 
 
 def _start_in_foreground(options: argparse.Namespace) -> int:

@@ -38,6 +38,7 @@ _RETRY_S = 0.1
 _SO_PEERGROUPS = 59
 """Of <asm-generic/socket.h>; the module socket lacks it."""
 _MAX_OPTION_BYTES = 1024
+_TOO_LONG = "a socket's path has 107 bytes at most; choose a folder of a shorter name"
 Message = dict[str, Any]
 
 log = logging.getLogger("fairgv.ipc")
@@ -189,7 +190,7 @@ class Server:
             socket_path.chmod(0o600 if admit is None else 0o666)
         except OSError as error:
             os.close(self._lock_fd)
-            raise FairGVError(f"cannot listen on {socket_path}: {error.strerror or error}") from error
+            raise FairGVError(f"cannot listen on {socket_path}: {error.strerror or _TOO_LONG}") from error
         self._socket.setblocking(False)
         self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
@@ -370,7 +371,9 @@ def _lock(path: Path, socket_path: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(fd)
-        raise DaemonRunningError(f"a daemon already listens on {socket_path}; stop it with: fairgv-host stop") from None
+        raise DaemonRunningError(
+            f"a daemon already listens on {socket_path}; stop it with: {to_type(socket_path, 'stop')}"
+        ) from None
     return fd
 
 
@@ -394,7 +397,11 @@ def _why_not_connected(socket_path: Path, error: OSError) -> str:
     if isinstance(error, PermissionError):
         return f"no permission for {socket_path}; the daemon runs as another user"
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        is_usual = socket_path.parent in (default_state_dir(), SYSTEM_DIR)
-        words = ["fairgv-host", *([] if is_usual else ["--state-dir", str(socket_path.parent)]), "start"]
-        return f"no daemon listens on {socket_path}; start one with: {shlex.join(words)}"
-    return f"cannot reach a daemon on {socket_path}: {error.strerror or error}"
+        return f"no daemon listens on {socket_path}; start one with: {to_type(socket_path, 'start')}"
+    return f"cannot reach a daemon on {socket_path}: {error.strerror or _TOO_LONG}"
+
+
+def to_type(socket_path: Path, *words: str) -> str:
+    """The command line that means the daemon which listens there."""
+    is_usual = socket_path.parent in (default_state_dir(), SYSTEM_DIR)
+    return shlex.join(["fairgv-host", *([] if is_usual else ["--state-dir", str(socket_path.parent)]), *words])

@@ -16,7 +16,10 @@ def parse_size(text: str) -> int:
     if match is None:
         raise ConfigError(f"{text!r} is not a size; write for example 512M or 2G")
     try:
-        return int(float(match[1]) * _UNITS[match[2].lower()])
+        size = float(match[1]) * _UNITS[match[2].lower()]
+        if 0 < size < 1:
+            raise ConfigError(f"{text!r} is less than a byte; write for example 512M or 2G")
+        return int(size)
     except OverflowError:
         raise ConfigError(f"{text!r} is more than any size") from None
 

@@ -132,7 +132,7 @@ def print_counts(counts: Sequence[Count], stream: Any = None) -> None:
     console = Console(file=stream or sys.stdout, markup=False, highlight=False)
     if not console.is_terminal:
         console.width = _PLAIN_WIDTH
-    console.print(counts_table(counts))
+    console.print(counts_table(counts) if counts else "no call of the driver")
 
 
 def trace_lines(lines: Iterable[str]) -> Iterator[str]:

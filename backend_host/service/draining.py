@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from backend_host import output
+from backend_host.arguments import name_argument
 from backend_host.errors import RefusedError
 from backend_host.ipc import Connection, Message
 from backend_host.service.commands import Connect
@@ -30,7 +31,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="Example: fairgv-host undrain 0",
     )
     for parser in (drain, undrain):
-        parser.add_argument("gpu", metavar="GPU", help="its number, or the beginning of its UUID: fairgv-host devices")
+        parser.add_argument(
+            "gpu",
+            type=name_argument,
+            metavar="GPU",
+            help="its number, or the beginning of its UUID: fairgv-host devices",
+        )
     drain.add_argument("--json", action="store_true", help="what moved and what stays, for programs (docs/json.md)")
     drain.set_defaults(run=partial(_drain, connect))
     undrain.set_defaults(run=partial(_undrain, connect))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from backend_host import output
+from backend_host.arguments import name_argument
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Connection, Message
 from backend_host.move.words import AUTO, MOVERS, UNDER_WAY
@@ -34,9 +35,13 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "their memory at the same addresses. Ctrl-C brings them back until the moment of change (docs/migration.md).",
         epilog="Exit status: 0 it is there, 1 it stays where it was, 130 interrupted. Example: fairgv-host migrate web --to 1",
     )
-    migrate.add_argument("name", metavar="NAME", help="of the vGPU, as fairgv-host list has it")
+    migrate.add_argument("name", type=name_argument, metavar="NAME", help="of the vGPU, as fairgv-host list has it")
     migrate.add_argument(
-        "--to", required=True, metavar="GPU", help="its number, or the beginning of its UUID: fairgv-host devices"
+        "--to",
+        type=name_argument,
+        required=True,
+        metavar="GPU",
+        help="its number, or the beginning of its UUID: fairgv-host devices",
     )
     migrate.add_argument("--mover", choices=MOVERS, default=AUTO, help="how (default auto: the best that there is)")
     migrate.add_argument("--dry-run", action="store_true", help="say what it would take, and move nothing")

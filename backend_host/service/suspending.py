@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from backend_host import output
+from backend_host.arguments import name_argument
 from backend_host.contexts import OFF, ON
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection, Message
@@ -50,7 +51,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         ),
     ):
         parser = commands.add_parser(name, help=summary, description=text, epilog=f"Example: fairgv-host {name} web")
-        parser.add_argument("name", metavar="NAME", help="of the vGPU, as fairgv-host list has it")
+        parser.add_argument("name", type=name_argument, metavar="NAME", help="of the vGPU, as fairgv-host list has it")
         parser.add_argument("--json", action="store_true", help="the programs, for programs (docs/json.md)")
         parser.set_defaults(run=partial(_run, run, connect))
 

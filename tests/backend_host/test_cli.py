@@ -140,6 +140,35 @@ def test_a_terminal_without_the_characters(state_dir: Path) -> None:
     assert b"% in use" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([command, ""] for command in ("attach", "detach", "unban", "suspend", "resume", "drain", "undrain")),
+        ["set", "", "--weight", "2"],
+        ["migrate", "", "--to", "1"],
+        ["migrate", "web", "--to", ""],
+    ],
+)
+def test_nothing_is_no_name(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "a name, and not nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "told"), [(["start", "--device", "soft"], "cannot listen on"), (["status"], "cannot reach a daemon on")]
+)
+def test_a_path_that_is_too_long_for_a_socket(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], told: str
+) -> None:
+    deep = tmp_path / ("x" * 100)
+    assert main(["--state-dir", str(deep), *command]) == 1
+    assert capsys.readouterr().err == (
+        f"fairgv-host: {told} {deep}/control.sock: a socket's path has 107 bytes at most; choose a folder of a shorter name\n"
+    )
+
+
 @pytest.mark.parametrize(("closed", "name"), [("<&-", "input"), (">&-", "output")])
 def test_the_view_wants_open_streams(state_dir: Path, closed: str, name: str) -> None:
     words = [sys.executable, "-m", "backend_host.cli", "--state-dir", str(state_dir), "top"]
@@ -153,7 +182,7 @@ def test_the_view_wants_open_streams(state_dir: Path, closed: str, name: str) ->
 
 def test_start_refuses_where_a_daemon_runs(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--state-dir", str(state_dir), "start"]) == 1
-    assert "already runs" in capsys.readouterr().err
+    assert f"already runs in {state_dir}; see: fairgv-host --state-dir {state_dir} status" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_parse_size(text: str, nr_bytes: int) -> None:
     assert parse_size(text) == nr_bytes
 
 
-@pytest.mark.parametrize("text", ["", "M", "-1", "1X", "1 2", "0x10", "1e9"])
+@pytest.mark.parametrize("text", ["", "M", "-1", "1X", "1 2", "0x10", "1e9", "0.5", "0.0001K"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_size(text)

@@ -126,6 +126,11 @@ def test_a_trace_without_room(host: Host) -> None:
     assert (result.returncode, result.stderr) == (0, "fairgv: the trace is not whole: No space left on device\n")
 
 
+def test_a_program_without_calls(host: Host) -> None:
+    result = host.guest("/bin/true", options=("--count",))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "no call of the driver\n")
+
+
 def test_a_name_of_nothing_is_shown() -> None:
     asked = [trace.Count("missing name", name, nr_local=1) for name in ("cuNo", "")]
     assert "names not found: cuNo, ''" in printed(asked, 200)
