@@ -11,6 +11,12 @@ import pytest
 from scheduler.version import version_text
 
 ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = {
+    "fairgv-host": "backend_host.begin:host",
+    "fairgv-run": "backend_host.begin:run",
+    "fairgv-bench": "benchmarks.begin:bench",
+    "fairgv-sim": "scheduler.simulator.begin:simulator",
+}
 MODULES = {
     "fairgv-host": "backend_host.cli",
     "fairgv-run": "backend_host.run",
@@ -31,7 +37,7 @@ def test_it_is_that_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert version_text("fairgv-x") == f"fairgv-x {project['version']}"
     assert set(MODULES) < set(project["scripts"])
-    assert all(project["scripts"][program] == f"{module}:main" for program, module in MODULES.items())
+    assert {program: project["scripts"][program] for program in MODULES} == SCRIPTS
 
 
 def test_a_tree_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
