@@ -340,6 +340,22 @@ def test_a_round_asks_for_room_that_another_took_back(make: Make, by: str) -> No
     assert lib.fgw_space_asked_split(grantee) == WHOLE
 
 
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_a_program_sleeps_while_its_room_stands_for_another(make: Make) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control, vgpu = critical.served.host.control, critical.served.vgpu
+    control.set_split(vgpu, WHOLE)
+    _, second = attach(control, vgpu)
+    lib.fgw_grant_set_running(second, True)
+    critical.runs(1)
+    _, grantee = attach(control, best.served.vgpu)
+    before = critical.reading().nr_parks
+    wait_until(lambda: critical.reading().nr_parks >= before + 10, "it sleeps, and looks now and then")
+    assert lib.fgw_space_asked_split(grantee) == WHOLE
+    lib.fgw_grant_set_running(second, False)
+    wait_until(lambda: lib.fgw_space_asked_split(grantee) == 0, "the room is taken back")
+
+
 COOPERATIVE = 1
 NR_WIDE = 64
 """Blocks, on twice as many as the device has multiprocessors: too many for what rounds leave, few enough to be there at once."""

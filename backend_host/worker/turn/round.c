@@ -120,12 +120,6 @@ void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, cons
     rounds->signature = with_request(rounds->signature, request);
 }
 
-/* Another program of this vGPU may be at work, whose room this is, too. */
-static bool is_vgpu_idle(const struct fgw_worker *worker)
-{
-    return !fgw_set_has_common(&worker->grantee.decided->members, &worker->grantee.control->grant->running);
-}
-
 static void write_zero(struct fgw_worker *worker)
 {
     struct fgw_rounds *rounds = &worker->turn->rounds;
@@ -157,16 +151,10 @@ static bool is_beyond_bound(const struct fgw_worker *worker)
            !fgw_space_is_urgent(worker->grantee.control, worker->grantee.number);
 }
 
-void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns)
+/* Another program of this vGPU may be at work, whose room this is, too. */
+static bool is_vgpu_idle(const struct fgw_worker *worker)
 {
-    end_if_over(worker);
-    if (fgw_round_due_in_ns(worker, now_ns) == 0 && is_vgpu_idle(worker)) {
-        take_back(worker);
-    } else if (is_beyond_bound(worker)) {
-        /* What was asked may come behind this, in a stream that waits: behind the round it is taken back again. */
-        write_zero(worker);
-        worker->turn->rounds.asked = 0;
-    }
+    return !fgw_set_has_common(&worker->grantee.decided->members, &worker->grantee.control->grant->running);
 }
 
 uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns)
@@ -176,7 +164,22 @@ uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns)
         return UINT64_MAX;
     }
     const uint64_t due_ns = rounds->ended_ns + fgw_room_stands_ns(&rounds->pauses);
-    return now_ns < due_ns ? due_ns - now_ns : 0;
+    if (now_ns < due_ns) {
+        return due_ns - now_ns;
+    }
+    return is_vgpu_idle(worker) ? 0 : FGW_ROOM_NS;
+}
+
+void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns)
+{
+    end_if_over(worker);
+    if (fgw_round_due_in_ns(worker, now_ns) == 0) {
+        take_back(worker);
+    } else if (is_beyond_bound(worker)) {
+        /* What was asked may come behind this, in a stream that waits: behind the round it is taken back again. */
+        write_zero(worker);
+        worker->turn->rounds.asked = 0;
+    }
 }
 
 void fgw_round_context_ends(struct fgw_worker *worker, const struct fgw_context *context)

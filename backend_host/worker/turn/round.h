@@ -30,7 +30,8 @@ void fgw_round_know_word(struct fgw_worker *worker, uint64_t address);
 void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, const struct fgw_request *request);
 /* Ends a round, and takes the word back in time. */
 void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns);
-/* Gives how long until the word is to be taken back; UINT64_MAX: it is not. */
+/* Gives how long until the word is to be taken back, or until it is time to look whether another program of the vGPU
+ * has ended its work, whose room it is, too; UINT64_MAX: it is not. */
 uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns);
 /* This context, the current one, is about to be destroyed: without any nobody could take the word back. */
 void fgw_round_context_ends(struct fgw_worker *worker, const struct fgw_context *context);
