@@ -4,6 +4,7 @@
  */
 #include "cuda_api/advice.h"
 #include "cuda_api/prototypes.h"
+#include "kernel_abi.h"
 #include "memory/memory_map.h"
 #include "stream/stream.h"
 
@@ -39,13 +40,36 @@ SGP_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsign
     return sgp_leave(result);
 }
 
+uint64_t sgp_managed_bytes(const struct sgp_allocation *allocation, CUdeviceptr address)
+{
+    const uint64_t place = address - allocation->start;
+
+    for (uint32_t i = 0; allocation->code && i < allocation->code->nr_globals; i++) {
+        const struct sgp_global *variable = &allocation->code->globals[i];
+
+        if (place - variable->offset_bytes < variable->size_bytes) {
+            return variable->is_managed ? variable->offset_bytes + variable->size_bytes - place : 0;
+        }
+    }
+    return allocation->kind == SGP_MEMORY_MANAGED && place < allocation->bytes ? allocation->bytes - place : 0;
+}
+
 static bool is_managed(CUdeviceptr address, uint64_t bytes)
 {
     const struct sgp_allocation *allocation = sgp_memory_find(address);
 
-    return allocation && allocation->kind == SGP_MEMORY_MANAGED && bytes &&
-           bytes <= allocation->bytes - (address - allocation->start) &&
-           address - allocation->start < allocation->bytes;
+    return allocation && bytes && bytes <= sgp_managed_bytes(allocation, address);
+}
+
+/* The same of what something is said of now; it is forgotten with the memory, a variable with its module. */
+static bool is_told_of(CUdeviceptr address, uint64_t bytes)
+{
+    const bool is_ours = is_managed(address, bytes);
+
+    if (is_ours) {
+        sgp_memory_find(address)->owner = &owner;
+    }
+    return is_ours;
 }
 
 static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise what, CUmemLocation location)
@@ -55,7 +79,7 @@ static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise what, CUm
     if (result) {
         return result;
     }
-    if (!is_managed(address, bytes)) {
+    if (!is_told_of(address, bytes)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     return sgp_leave(fgv_advice_set(&advice, address, bytes, what, location, sgp_nr_devices));
@@ -79,7 +103,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
     if (result) {
         return result;
     }
-    if (!is_managed(address, bytes)) {
+    if (!is_told_of(address, bytes)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     return sgp_leave(fgv_advice_prefetched(&advice, address, bytes, location, sgp_nr_devices));

@@ -85,6 +85,8 @@ struct sgp_allocation *sgp_memory_find(uintptr_t address);
 struct sgp_allocation *sgp_memory_after(uintptr_t address);
 /* Of MAPPED: what any device may do, which is what all can do here. */
 CUmemAccess_flags sgp_memory_access(const struct sgp_allocation *mapping);
+/* How many bytes from there on are managed memory, or one variable that is; the address is in the allocation. */
+uint64_t sgp_managed_bytes(const struct sgp_allocation *allocation, CUdeviceptr address);
 /* Is this an address of the memory of some device? */
 bool sgp_memory_is_in_device(uintptr_t address);
 /* Is this an address of some device's, allocated or not? */

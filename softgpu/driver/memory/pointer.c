@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cuda_api/prototypes.h"
-#include "kernel_abi.h"
 #include "memory/memory_map.h"
 #include "memory/physical.h"
 #include "memory/pool.h"
@@ -12,17 +11,9 @@ static bool is_device_kind(const struct sgp_allocation *allocation)
     return allocation->kind != SGP_MEMORY_HOST && allocation->kind != SGP_MEMORY_REGISTERED;
 }
 
-/* Managed memory, or a variable that is. */
 static bool is_managed(const struct sgp_allocation *allocation, CUdeviceptr ptr)
 {
-    for (uint32_t i = 0; allocation->code && i < allocation->code->nr_globals; i++) {
-        const struct sgp_global *variable = &allocation->code->globals[i];
-
-        if (ptr - allocation->start - variable->offset_bytes < variable->size_bytes) {
-            return variable->is_managed;
-        }
-    }
-    return allocation->kind == SGP_MEMORY_MANAGED;
+    return sgp_managed_bytes(allocation, ptr) != 0;
 }
 
 /* What is known of an address; memory that a pool keeps is nobody's. */

@@ -337,6 +337,12 @@ CASE(module_managed_variable)
         DO(cuCtxSynchronize);
         say_bytes("words", words, 16);
     }
+    const CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    DO(cuMemAdvise, shared, size, CU_MEM_ADVISE_SET_READ_MOSTLY, device);
+    DO(cuMemPrefetchAsync, shared, size, device, 0, NULL);
+    DO(cuMemRangeGetAttribute, &is_managed, sizeof(is_managed), CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, shared, size);
+    say_number("read mostly", is_managed);
+    DO(cuMemAdvise, own, 4, CU_MEM_ADVISE_SET_READ_MOSTLY, device);
     DO(cuMemFree, shared);
     DO(cuModuleUnload, module);
 }
