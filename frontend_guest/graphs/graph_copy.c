@@ -3,6 +3,7 @@
 
 #include "base/handles.h"
 #include "copy/box_sides.h"
+#include "memory/memory.h"
 #include "memory/ranges.h"
 
 static void from_set(CUDA_MEMCPY3D *copy, const struct fgv_copy_side *side)
@@ -51,12 +52,32 @@ static CUresult stage(struct fgv_copy_side *side, const struct fgv_copy_size *si
     return result;
 }
 
+static bool is_memory_type(CUmemorytype type)
+{
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_ARRAY ||
+           type == CU_MEMORYTYPE_UNIFIED;
+}
+
+/* Of device memory: whether the side leaves what the program allocated, which the driver need not know. */
+static bool overruns(const struct fgv_copy_side *side, const struct fgv_copy_size *size)
+{
+    if (size->width_bytes == 0 || size->height == 0 || size->depth == 0) {
+        return false; /* the driver says what it thinks of that */
+    }
+    const uint64_t nr_rows = (side->z + size->depth - 1) * side->height + side->y + size->height - 1;
+    const uint64_t bytes = nr_rows * side->pitch_bytes + side->x_bytes + size->width_bytes;
+    return fgv_memory_overruns(side->device, 1, bytes, 1, 0);
+}
+
 /* Where the memory is is the guest's knowledge: for the host there is the heap, and the device. */
 static CUresult side_prepare(struct fgv_copy_side *side, const struct fgv_copy_size *size, bool fills, uint64_t was,
                              uint64_t *number)
 {
     struct fgv_range range;
     const uint64_t address = side->type == CU_MEMORYTYPE_HOST ? side->host : side->device;
+    if (!is_memory_type(side->type)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (side->type == CU_MEMORYTYPE_ARRAY) {
         return fgv_handle_check(FGV_HANDLE_ARRAY, fgv_handle_number(side->array));
     }
@@ -74,7 +95,7 @@ static CUresult side_prepare(struct fgv_copy_side *side, const struct fgv_copy_s
     }
     side->type = CU_MEMORYTYPE_DEVICE;
     side->device = address;
-    return CUDA_SUCCESS;
+    return overruns(side, size) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult fgv_graph_copy_prepare(CUDA_MEMCPY3D *copy, const CUDA_MEMCPY3D *was, struct fgv_staging *staging)

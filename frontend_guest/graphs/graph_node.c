@@ -14,6 +14,7 @@
 #include "graphs/graph_copy.h"
 #include "graphs/graph_kept.h"
 #include "graphs/graph_update.h"
+#include "memory/memory.h"
 #include "memory/ranges.h"
 
 /* A node's parameters, ready to be sent. */
@@ -104,6 +105,14 @@ static CUresult allocation_prepare(CUDA_MEM_ALLOC_NODE_PARAMS *alloc)
     return CUDA_SUCCESS;
 }
 
+/* Of what a program allocated the driver need not know where it ends. */
+static CUresult set_prepare(const CUDA_MEMSET_NODE_PARAMS_v2 *set)
+{
+    return fgv_memory_overruns(set->dst, set->elementSize, set->width, set->height, set->pitch)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
 /* The host has a number for the function, and calls nothing of the program's. */
 static CUresult host_prepare(struct outgoing *outgoing)
 {
@@ -133,6 +142,8 @@ static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *para
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         return fgv_graph_copy_prepare(&outgoing->params.memcpy.copyParams, was ? &was->memcpy.copyParams : NULL,
                                       &outgoing->staging);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return set_prepare(&outgoing->params.memset);
     case CU_GRAPH_NODE_TYPE_HOST:
         return host_prepare(outgoing);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:

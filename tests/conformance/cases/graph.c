@@ -352,6 +352,44 @@ CASE(graph_errors)
     ROW("no graph", cuGraphClone, &graph, NULL);
 }
 
+/* A little memory ends where the program was told that it does. */
+CASE(graph_nodes_beyond_their_memory)
+{
+    CUdeviceptr memory = device_bytes(64, 1), other = device_bytes(64, 2);
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = memory,
+                          .srcPitch = 16,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = other,
+                          .dstPitch = 32,
+                          .WidthInBytes = 16,
+                          .Height = 2,
+                          .Depth = 1};
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = memory, .elementSize = 4, .value = 7, .width = 16, .height = 1};
+    CUgraph graph = NULL;
+    CUgraphNode copying, setting;
+    CUcontext context;
+
+    MUST(cuCtxGetCurrent, &context);
+    MUST(cuGraphCreate, &graph, 0);
+    DO(cuGraphAddMemsetNode, &setting, graph, NULL, 0, &set, context);
+    DO(cuGraphAddMemcpyNode, &copying, graph, NULL, 0, &copy, context);
+    set.width = 17;
+    ROW("a word more", cuGraphMemsetNodeSetParams, setting, &set);
+    copy.Height = 3;
+    ROW("a row more", cuGraphMemcpyNodeSetParams, copying, &copy);
+    copy.Height = 2;
+    copy.dstXInBytes = 17;
+    ROW("a byte more", cuGraphMemcpyNodeSetParams, copying, &copy);
+    copy.dstXInBytes = 0;
+    copy.srcZ = 2;
+    copy.srcHeight = 2;
+    ROW("a plane more", cuGraphMemcpyNodeSetParams, copying, &copy);
+    copy.srcZ = 0;
+    copy.srcMemoryType = (CUmemorytype)9;
+    ROW("no type of memory", cuGraphMemcpyNodeSetParams, copying, &copy);
+}
+
 /* What a node copies or sets may be gone when the graph is launched. */
 static void launch_after_free(bool copies)
 {
