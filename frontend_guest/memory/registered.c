@@ -10,8 +10,9 @@
  *
  * Wrong when: another thread writes to these pages, which may hold more than what was registered, while a device
  * pointer is asked for, or while it is unregistered; when the program forks in between: the child shares them; when
- * others are to see what is written to a shared mapping, or write there, before that, or the program is killed. A
- * page that is replaced already for its neighbour: CUDA_ERROR_NOT_SUPPORTED.
+ * others are to see what is written to a shared mapping, or write there, before that; when the program ends with
+ * neither done, as one without the runtime may. A page that is replaced already for its neighbour:
+ * CUDA_ERROR_NOT_SUPPORTED.
  */
 #include <unistd.h>
 
