@@ -113,7 +113,36 @@ def test_status_where_nothing_is_there(tree: Path) -> None:
 def test_what_it_does_not_know_it_explains(tree: Path) -> None:
     answer = subprocess.run([tree / "usr/bin/fairgv-guest", "chekc"], capture_output=True, text=True, check=False)
     assert answer.returncode == 2
+    assert answer.stderr.startswith("fairgv-guest: there is no command chekc\n")
     assert "fairgv-guest check" in answer.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["check", "all"]])
+def test_too_few_words_and_too_many(tree: Path, words: list[str]) -> None:
+    answer = subprocess.run([tree / "usr/bin/fairgv-guest", *words], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert "fairgv-guest check" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [("--help", "fairgv-guest module [KERNEL]"), ("--version", "fairgv-guest 0")]
+)
+def test_what_is_asked_for_is_no_mistake(tree: Path, option: str, said: str) -> None:
+    answer = subprocess.run([tree / "usr/bin/fairgv-guest", option], capture_output=True, text=True, check=True)
+    assert said in answer.stdout
+    assert answer.stderr == ""
+
+
+def test_a_package_that_is_not_whole(tree: Path, tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [tree / "usr/bin/fairgv-guest", "status"],
+        env={**os.environ, "FAIRGV_GUEST_FOLDER": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == f"fairgv-guest: {tmp_path}/status is missing: install this package again\n"
 
 
 @pytest.mark.parametrize("name", ["fairgv-guest", "setup", "install", "build"])
