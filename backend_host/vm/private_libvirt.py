@@ -7,9 +7,8 @@ may not touch the host cannot. Guests use direct kernel boot and no network, so 
 either: QEMU writes its logs by itself (`stdio_handler = "file"`). Needs no systemd, and works beside one.
 
 The end of the block destroys the domains, ends libvirtd, ends each QEMU that is still there (named by its pid file,
-held by a pidfd so that no other process can be meant), and removes the regions of its domains and the folder.
-
-Wrong when: the process is killed with SIGKILL: nobody cleans up then.
+held by a pidfd so that no other process can be meant), and removes the regions of its domains and the folder. Where this process is killed, a
+child of it does as much (`python -m backend_host.vm.private_libvirt FOLDER`): the end of its standard input tells it.
 """
 
 import contextlib
@@ -21,12 +20,14 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from backend_host.config import PACKAGE_ROOT
 from backend_host.vm.accelerator import KVM_DEVICE
 from backend_host.vm.connection import connected, load_libvirt
 from backend_host.vm.errors import VmError
@@ -56,6 +57,7 @@ class PrivateLibvirt:
         self.folder = Path()
         self.uri = ""
         self._daemon: subprocess.Popen[bytes] | None = None
+        self._heir: subprocess.Popen[bytes] | None = None
         self._guests: set[str] = set()
         self._user = _unprivileged_user() if os.geteuid() == 0 else None
 
@@ -66,6 +68,12 @@ class PrivateLibvirt:
         parent = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_PARENT else "/tmp"
         self.folder = Path(tempfile.mkdtemp(prefix="fairgv-vm-", dir=parent))
         try:
+            self._heir = subprocess.Popen(
+                [sys.executable, "-m", "backend_host.vm.private_libvirt", str(self.folder)],
+                stdin=subprocess.PIPE,
+                cwd=PACKAGE_ROOT,
+                start_new_session=True,
+            )
             self._lay_out()
             self._start(program)
         except BaseException:
@@ -154,13 +162,19 @@ class PrivateLibvirt:
     def _end(self) -> None:
         """Each step happens whatever becomes of the one before: last in, first out."""
         with delayed_signals(), contextlib.ExitStack() as steps:
+            steps.callback(self._end_heir)
             steps.callback(shutil.rmtree, self.folder)
-            emulators: list[int] = []
-            steps.callback(_end_processes, emulators)
+            processes: list[int] = []
+            steps.callback(_end_processes, processes)
             steps.callback(self._end_daemon)
-            steps.callback(self._find_emulators, emulators)
-            steps.callback(self._remove_regions)
+            steps.callback(_find_processes, self.folder, processes)
+            steps.callback(_remove_regions, self.folder, self._guests)
             self._destroy_domains()
+
+    def _end_heir(self) -> None:
+        """It finds nothing left."""
+        if self._heir is not None:
+            self._heir.communicate()
 
     def _end_daemon(self) -> None:
         if self._daemon is None:
@@ -182,25 +196,37 @@ class PrivateLibvirt:
                 with contextlib.suppress(libvirt.libvirtError):
                     domain.destroy()
 
-    def _remove_regions(self) -> None:
-        """Those of all domains that the instance's own files name, and of those that have been there."""
-        for uuid in self._guests:
-            remove_region_file(region_name(uuid))
-        for path in (*self.folder.glob("config/libvirt/qemu/*.xml"), *self.folder.glob("run/libvirt/qemu/run/*.xml")):
-            with contextlib.suppress(OSError):
-                for uuid in re.findall(r"<uuid>([0-9a-f-]{36})</uuid>", path.read_text()):
-                    remove_region_file(region_name(uuid))
 
-    def _find_emulators(self, found: list[int]) -> None:
-        """Adds a pidfd for each QEMU of this instance that is still there."""
-        for pid_file in self.folder.glob("run/libvirt/qemu/run/*.pid"):
-            with contextlib.suppress(OSError, ValueError):
-                number = int(pid_file.read_text())
-                descriptor = os.pidfd_open(number)
-                if str(self.folder).encode() in Path(f"/proc/{number}/cmdline").read_bytes():
-                    found.append(descriptor)
-                else:
-                    os.close(descriptor)
+def _remove_regions(folder: Path, guests: Iterable[str]) -> None:
+    """Those of all domains that the instance's own files name, and of those that have been there."""
+    for uuid in guests:
+        remove_region_file(region_name(uuid))
+    for path in (*folder.glob("config/libvirt/qemu/*.xml"), *folder.glob("run/libvirt/qemu/run/*.xml")):
+        with contextlib.suppress(OSError):
+            for uuid in re.findall(r"<uuid>([0-9a-f-]{36})</uuid>", path.read_text()):
+                remove_region_file(region_name(uuid))
+
+
+def _find_processes(folder: Path, found: list[int]) -> None:
+    """Adds a pidfd for each process of this instance that is still there: libvirtd, and QEMU."""
+    for pid_file in folder.glob("run/libvirt/**/*.pid"):
+        with contextlib.suppress(OSError, ValueError):
+            number = int(pid_file.read_text())
+            descriptor = os.pidfd_open(number)
+            if str(folder).encode() in Path(f"/proc/{number}/cmdline").read_bytes():
+                found.append(descriptor)
+            else:
+                os.close(descriptor)
+
+
+def inherit(folder: Path) -> None:
+    """Waits for the end of standard input, and cleans up what is left of the instance then."""
+    sys.stdin.buffer.read()
+    processes: list[int] = []
+    _find_processes(folder, processes)
+    _end_processes(processes)
+    _remove_regions(folder, ())
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_processes(descriptors: list[int]) -> None:
@@ -240,3 +266,7 @@ def _device_groups() -> list[int]:
     with contextlib.suppress(KeyError):  # in a container it may be a group of the host's, with no name here
         return [number] if grp.getgrgid(number).gr_name == "kvm" else []
     return []
+
+
+if __name__ == "__main__":
+    inherit(Path(sys.argv[1]))
