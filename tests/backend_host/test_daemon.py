@@ -227,7 +227,7 @@ def test_a_daemon_nobody_waits_for_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_private", [True, False])
 def test_a_daemon_that_is_not_told_to_live_on_ends_with_its_starter(tmp_path: Path, *, is_private: bool) -> None:
     state_dir = tmp_path / "private"
-    pid, other_end = launch(config(state_dir, is_private=is_private))
+    pid, other_end = launch(config(state_dir, is_private=is_private, goes_around=True))
     wait_for_start(config(state_dir), other_end)
     with connect(state_dir) as connection:
         os.close(connection.ask("open", region_bytes=REGION_BYTES)["fd"])

@@ -20,8 +20,8 @@ OF_ELASTIC = [
 ]
 OF_BURSTS = [
     (("--turns-ms", "6,0.5"), "a turn lasts from 1 to 1000 ms, not 0.5"),
-    (("--turns-ms", "nan"), "a turn lasts from 1 to 1000 ms, not nan"),
-    (("--turns-ms", "6,long"), "invalid turn_lengths value"),
+    (("--turns-ms", "nan"), "nan is not above 0"),
+    (("--turns-ms", "6,long"), "'long' is no number"),
     (("--servers", "web"), "invalid choice: 'web'"),
     (("--batch", "1,0,2"), "not a whole number above 0"),
 ]
