@@ -18,14 +18,16 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from multiprocessing import get_context
-from multiprocessing.synchronize import Semaphore
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
 from backend_host.state_dir import SYSTEM_DIR, default_state_dir
 from ivshmem.passing import receive_with, send_with
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Semaphore
 
 MAX_LINE_BYTES = 1 << 16
 """Of a request: names, sizes and a path. Whoever may only look may send one, and all threads of the daemon wait while it is read."""
@@ -175,12 +177,14 @@ class Server:
         listening: socket.socket | None = None,
         admit: Callable[[Session], None] | None = None,
     ) -> None:
+        from multiprocessing import get_context  # noqa: PLC0415 - of 7 ms, and commands serve nobody
+
         self._path = socket_path
         self._handler = handler
         self._admit = admit
         self._is_others = listening is not None
         self._open: dict[threading.Thread, tuple[socket.socket, int]] = {}
-        self._places: defaultdict[int, Semaphore] = defaultdict(lambda: get_context("fork").Semaphore(MAX_AT_ONCE))
+        self._places: defaultdict[int, Semaphore] = defaultdict(partial(get_context("fork").Semaphore, MAX_AT_ONCE))
         """Of requests that are answered, by user. The system's: of threads in threading.Semaphore one wakes at each answer, mostly in vain."""
         self._guard = threading.Lock()
         self._is_stopping = False
