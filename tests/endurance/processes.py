@@ -81,6 +81,11 @@ def is_store(pid: int) -> bool:
     return "backend_host.restart.keeping" in name(pid)
 
 
+def is_heir(pid: int) -> bool:
+    """Whether it ends a libvirt of the run's own where the run is killed."""
+    return "backend_host.vm.private_libvirt" in name(pid)
+
+
 def descriptors(pid: int) -> list[str]:
     """What each open one leads to."""
     found = []

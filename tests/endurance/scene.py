@@ -81,7 +81,8 @@ class House:
     def _strangers(self) -> set[int]:
         processes.reap({self.daemon})
         kept = {self.daemon, *processes.children(self.daemon), *([self.machine.libvirtd()] if self.machine else [])}
-        return {pid for pid in processes.descendants(os.getpid()) if not processes.is_store(pid)} - kept
+        others = set(processes.descendants(os.getpid())) - kept
+        return {pid for pid in others if not processes.is_store(pid) and not processes.is_heir(pid)}
 
     def _nr_too_many(self) -> int:
         return len(processes.descriptors(self.daemon)) - self.nr_idle_descriptors
