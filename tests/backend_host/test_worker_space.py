@@ -319,10 +319,8 @@ def test_a_launch_that_is_let_go_is_kept_out_no_more(make: Make) -> None:
     assert critical.is_at_work()
 
 
-@pytest.mark.parametrize("make", ["page"], indirect=True)
-@pytest.mark.parametrize("by", ["another program", "the daemon"])
-def test_a_round_asks_for_room_that_another_took_back(make: Make, by: str) -> None:
-    """Beside a second program, for which the room stands until that ends."""
+def room_that_stands(make: Make) -> tuple[One, Any, Any]:
+    """Behind a round: whose it was, a second program of that vGPU, until whose end it stands, and one of best effort."""
     best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
     control, vgpu = critical.served.host.control, critical.served.vgpu
     control.set_split(vgpu, WHOLE)
@@ -331,29 +329,31 @@ def test_a_round_asks_for_room_that_another_took_back(make: Make, by: str) -> No
     critical.runs(1)
     _, grantee = attach(control, best.served.vgpu)
     assert lib.fgw_space_asked_split(grantee) == WHOLE, "the room stands"
+    return critical, second, grantee
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+@pytest.mark.parametrize("by", ["another program", "the daemon"])
+def test_a_round_asks_for_room_that_another_took_back(make: Make, by: str) -> None:
+    critical, second, best = room_that_stands(make)
+    control, vgpu = critical.served.host.control, critical.served.vgpu
     if by == "another program":
         lib.fgw_space_tell_split(second, 0)
     else:
         control.take_split_back(vgpu)
-    assert lib.fgw_space_asked_split(grantee) == 0
+    assert lib.fgw_space_asked_split(best) == 0
     critical.begin_endless()
-    assert lib.fgw_space_asked_split(grantee) == WHOLE
+    assert lib.fgw_space_asked_split(best) == WHOLE
 
 
 @pytest.mark.parametrize("make", ["page"], indirect=True)
 def test_a_program_sleeps_while_its_room_stands_for_another(make: Make) -> None:
-    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
-    control, vgpu = critical.served.host.control, critical.served.vgpu
-    control.set_split(vgpu, WHOLE)
-    _, second = attach(control, vgpu)
-    lib.fgw_grant_set_running(second, True)
-    critical.runs(1)
-    _, grantee = attach(control, best.served.vgpu)
+    critical, second, best = room_that_stands(make)
     before = critical.reading().nr_parks
     wait_until(lambda: critical.reading().nr_parks >= before + 10, "it sleeps, and looks now and then")
-    assert lib.fgw_space_asked_split(grantee) == WHOLE
+    assert lib.fgw_space_asked_split(best) == WHOLE
     lib.fgw_grant_set_running(second, False)
-    wait_until(lambda: lib.fgw_space_asked_split(grantee) == 0, "the room is taken back")
+    wait_until(lambda: lib.fgw_space_asked_split(best) == 0, "the room is taken back")
 
 
 COOPERATIVE = 1
