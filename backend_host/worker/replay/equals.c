@@ -72,7 +72,8 @@ struct fgw_equals *fgw_equals_new(const struct fgw_worker *worker, const struct 
 
 CUcontext fgw_equals_context(const struct fgw_equals *equals)
 {
-    return equals->worker.warm;
+    const struct fgw_context *context = fgw_context_any(&equals->worker);
+    return context ? context->native : equals->worker.warm;
 }
 
 static const char *in_words(struct fgw_equals *equals, const struct fgw_trouble *trouble)
@@ -105,9 +106,6 @@ const char *fgw_equals_make(struct fgw_equals *equals, const struct fgw_saver *s
 {
     struct fgw_worker *nobody = &equals->worker;
     struct fgw_trouble trouble = {0};
-    if (fgw_context_warm(nobody) != CUDA_SUCCESS) {
-        return "the other device gives no context";
-    }
     fgw_context_none_is_current(nobody);
     if (!fgw_objects_restore(nobody, saved->bytes, saved->nr, NULL, &trouble)) {
         return in_words(equals, &trouble);
@@ -116,6 +114,8 @@ const char *fgw_equals_make(struct fgw_equals *equals, const struct fgw_saver *s
     if (context) {
         fgw_context_make_current(nobody, context);
         load_functions(equals);
+    } else if (fgw_context_warm(nobody) != CUDA_SUCCESS) {
+        return "the other device gives no context";
     }
     return NULL;
 }

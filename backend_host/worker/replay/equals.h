@@ -19,7 +19,7 @@ struct fgw_equals;
 
 /* None yet; NULL: no memory. `driver` counts nothing. */
 struct fgw_equals *fgw_equals_new(const struct fgw_worker *worker, const struct fgv_driver *driver, CUdevice device);
-/* The context that is there before the client's, and in which others can be told of its device; NULL: none. */
+/* One that is there when they are made: what is asked there, no call of the program waits for. NULL: none. */
 CUcontext fgw_equals_context(const struct fgw_equals *equals);
 /* Makes them from what was saved. It says why not, NULL: all are there. By any thread. */
 const char *fgw_equals_make(struct fgw_equals *equals, const struct fgw_saver *saved);

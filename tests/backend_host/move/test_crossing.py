@@ -14,6 +14,7 @@ from backend_host.devices import Device
 from backend_host.entitlement import Entitlement
 from backend_host.move import by_replay
 from backend_host.move.journey import called
+from backend_host.move.words import REPLAY
 from backend_host.vgpu import VGpu
 from ivshmem.region import BEAT_LOST_SECONDS
 from tests.backend_host.between import build_between
@@ -130,6 +131,16 @@ def held(
     devices = [replace(device, path=str(held_library)) for device in two_devices]
     with travelling(devices, tmp_path, is_fast=True) as made:
         yield made
+
+
+def test_what_takes_prints_is_compiled_where_no_call_of_the_program_waits(held: Travel, tmp_path: Path) -> None:
+    """In the context on the other device: NVIDIA's driver holds one for as long as it compiles there."""
+    vgpu = held.opened()
+    guest = held.program(vgpu)
+    addresses = filled(guest, 2)
+    assert not held.move(vgpu, mover=REPLAY).reason
+    assert (tmp_path / "linked").read_text() == "0 on 1\n"
+    assert words(guest, addresses) == numbered(2)
 
 
 @contextlib.contextmanager
