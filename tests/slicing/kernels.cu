@@ -106,11 +106,12 @@ extern "C" __global__ void atomics(word *out, const word *in, word n)
     atomicAdd(&sums[number() % 32], in[number() % 16]);
     atomicMax(&sums[32], number());
     atomicXor(&sums[33], number() * 2654435761u);
-    if (linear_thread() % 32 == 0) { /* of all threads each try would fail for thousands of others */
-        word seen = sums[34 + number() % 4], assumed;
+    if (linear_thread() % 32 == 0) { /* each try fails for all others at this word: thousands would wait for seconds */
+        word *const mine = &sums[34 + linear_block() % 24];
+        word seen = *mine, assumed;
         do {
             assumed = seen;
-            seen = atomicCAS(&sums[34 + number() % 4], assumed, assumed + n % 5 + 1);
+            seen = atomicCAS(mine, assumed, assumed + n % 5 + 1);
         } while (seen != assumed);
     }
     out[number()] = 1;
