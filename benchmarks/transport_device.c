@@ -276,7 +276,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
     __typeof__(cuCtxSetCurrent) *next = dlsym(RTLD_NEXT, "cuCtxSetCurrent");
-    counts[SWITCH].nr++;
+    counts[SWITCH].nr += ctx != NULL; /* a worker that is ending lets go of its contexts, if it lives to do so */
     return next(ctx);
 }
 
