@@ -152,9 +152,9 @@ template <class Where> __device__ __noinline__ void DeviceLoop<Where>::keep(void
     uint32_t number = place_.keeps;
     uint64_t total = bytes;
     for (uint32_t other = 0; other < place_.keeps; other++) {
-        const bool is_again = context_->keeps[other].offset == offset;
-        if (is_again) { number = other; }
-        total += is_again ? 0 : context_->keeps[other].bytes;
+        const Keep &each = context_->keeps[other];
+        if (each.offset == offset || (number == place_.keeps && !each.bytes)) { number = other; }
+        total += each.offset == offset ? 0 : each.bytes;
     }
     if (number == most_keeps || total > launch_->kept_bytes) {
         fail(launch_->failure, "keep names more than 8 pieces, or more shared memory than the kernel has");

@@ -98,6 +98,10 @@ template <class Where> void all(gloop::HostLoop &host, unsigned long long *sums)
     host.launchWithSharedMemory<Where>(nr_blocks, nr_threads, nr_threads * 8, [=] __device__(DeviceLoop<Where> *loop) {
         extern __shared__ unsigned long long wheel[];
         wheel[threadIdx.x] = threadIdx.x;
+        for (unsigned number = 1; number < 10; number++) { /* more than eight, but none of them for long */
+            loop->keep(wheel + number, 8);
+            loop->keep(wheel + number, 0);
+        }
         loop->keep(wheel, nr_threads * 8 / 2);
         loop->keep(wheel + nr_threads / 2, nr_threads * 8 / 2);
         turn(loop, nr_steps, sums);
