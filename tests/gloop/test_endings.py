@@ -33,6 +33,10 @@ def test_host_loops_beside_and_after_each_other(runner: Runner) -> None:
     assert said(runner, "loops") == [str(2 * 3 * 3)]
 
 
+def test_threads_launch_one_after_another_by_one_host_loop(runner: Runner) -> None:
+    assert said(runner, "turns") == [f"{8 * 1} {8 * 21} {8 * 41} {8 * 61} "]
+
+
 def test_a_host_loops_word_is_its_own_also_after_a_reset(runner: Runner) -> None:
     assert said(runner, "reset") == ["0 0", "0 0"]
 

@@ -12,12 +12,16 @@ from tests.gloop.conftest import Runner
 @pytest.mark.parametrize(
     ("what", "text"),
     [
-        ("threads", "gloop: a launch of 1 blocks of 1500 threads: a block of this device has at most 1024 threads"),
-        ("blocks", "gloop: a launch of 0 blocks of 32 threads: a block of this device has at most 1024 threads"),
+        (
+            "threads",
+            "gloop: a launch of 1 blocks of 1500 threads: give it 1 to 2147483647 blocks, of 1 to 1024 threads",
+        ),
+        ("blocks", "gloop: a launch of 0 blocks of 32 threads: give it 1 to 2147483647 blocks, of 1 to 1024 threads"),
         ("shared", "bytes of shared memory, 960 of them the kernel's own: a block of this device has at most "),
         ("bounds", "shared memory do not fit: this kernel is for at most 64 threads"),
         ("before", "gloop: launched; before that cudaErrorMemoryAllocation"),
         ("thread", "gloop: launched elsewhere"),
+        ("made", "gloop: a kernel, left out by nvcc where it captures [name = value]: invalid "),
         ("slots", "gloop: a block has 32 slots, for callbacks that wait and for the one that runs"),
         ("slots of a callback", "gloop: a block has 32 slots, for callbacks that wait and for the one that runs"),
         ("all slots", "run 32\nrun 31\n"),

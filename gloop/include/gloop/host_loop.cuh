@@ -29,11 +29,11 @@ inline Fit fit_of(const void *kernel, int device, dim3 blocks, dim3 threads, siz
     const uint64_t nr_threads = uint64_t(threads.x) * threads.y * threads.z;
     const uint64_t most_threads = attribute_of(cudaDevAttrMaxThreadsPerBlock, device);
     if (nr_logical == 0 || nr_logical >> 31 || nr_threads == 0 || nr_threads > most_threads) {
-        throw Error::of("a launch of ", nr_logical, " blocks of ", nr_threads,
-                        " threads: a block of this device has at most ", most_threads, " threads");
+        throw Error::of("a launch of ", nr_logical, " blocks of ", nr_threads, " threads: give it 1 to ", ~0u >> 1,
+                        " blocks, of 1 to ", most_threads, " threads");
     }
     cudaFuncAttributes of_kernel;
-    check(cudaFuncGetAttributes(&of_kernel, kernel), "a kernel of event loops");
+    check(cudaFuncGetAttributes(&of_kernel, kernel), "a kernel, left out by nvcc where it captures [name = value]");
     const size_t all_shared = of_kernel.sharedSizeBytes + shared_bytes;
     const size_t most_shared = attribute_of(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (all_shared > most_shared) {
@@ -118,6 +118,7 @@ class HostLoop
             throw Error::of("a host loop of process ", process_, " does not work in its child ", getpid(),
                             ": CUDA does not survive fork; make one there before CUDA is used here");
         }
+        const std::lock_guard one(launching_);
         int before = 0; /* a new thread has the first device */
         detail::check(cudaGetDevice(&before), "the device"), detail::check(cudaSetDevice(device_), "the device");
         const std::shared_ptr<int> goes_back(&before, [](const int *device) { cudaSetDevice(*device); });
@@ -201,6 +202,7 @@ class HostLoop
     Options options_;
     pid_t process_;
     int device_ = 0;
+    std::mutex launching_;
     std::unique_ptr<detail::Parts> parts_;
     std::atomic<unsigned long long> nr_kernels_{0};
 };

@@ -30,9 +30,7 @@ class Service
             failure = error.what();
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        if (!failure.empty()) {
-            throw Error::of("a thread of the host loop: ", failure);
-        } /* and ends those there are */
+        if (!failure.empty()) { throw Error::of("a thread of the host loop: ", failure); } /* ends those there are */
     }
 
     ~Service()

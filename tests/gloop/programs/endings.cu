@@ -1,9 +1,9 @@
 /*
  * Host loops that end, and what they leave; what the host refuses them. endings exit LARGE FIFO: forceExit with
  * requests out, and the descriptors before and after. endings send: a send that waits while its socket is closed, and
- * what came to the next client. endings loops: host loops beside and after each other. endings reset: after a reset of
- * the device. endings device: the calling thread's device. endings threads, words, addresses, naps: as the functions of
- * the C library below say.
+ * what came to the next client. endings loops: host loops beside and after each other. endings turns: launches of many
+ * threads by one host loop. endings reset: after a reset of the device. endings device: the calling thread's device.
+ * endings threads, words, addresses, naps: as the functions of the C library below say.
  */
 #include <arpa/inet.h>
 #include <cstdio>
@@ -14,6 +14,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 using Loop = gloop::DeviceLoop<>;
 namespace fs = gloop::fs;
@@ -189,9 +190,9 @@ void send_and_close(long long *results)
     close(first);
 }
 
-void launch(gloop::HostLoop &host, long long *results)
+void launch(gloop::HostLoop &host, long long *results, unsigned nr_blocks = 3)
 {
-    host.launch(3, 32, [=] __device__(Loop *loop) {
+    host.launch(nr_blocks, 32, [=] __device__(Loop *loop) {
         loop->postTask([=](Loop *) {
             if (threadIdx.x == 0) {
                 atomicAdd(reinterpret_cast<unsigned long long *>(results), 1ull);
@@ -211,6 +212,25 @@ void make_loops(long long *results)
         launch(*two, results);
     }
     std::printf("%lld\n", results[0]);
+}
+
+/* Grids of several sizes, of which a larger one takes other memory. */
+void launch_from_threads(long long *results)
+{
+    gloop::HostLoop host;
+    std::vector<std::thread> threads;
+    for (int number = 0; number < 4; number++) {
+        threads.emplace_back([&host, results, number] {
+            for (int each = 0; each < 8; each++) {
+                launch(host, results + number, 1 + 20 * number);
+            }
+        });
+    }
+    for (int number = 0; number < 4; number++) {
+        threads[number].join();
+        std::printf("%lld ", results[number]);
+    }
+    std::printf("\n");
 }
 
 /* No memory of the program's is the word's. */
@@ -313,6 +333,7 @@ int main(int nr_arguments, char **arguments)
         {"exit", [=] { exit_with_requests(gloop::Name(arguments[2]), gloop::Name(arguments[3])); }},
         {"send", [=] { send_and_close(results); }},
         {"loops", [=] { make_loops(results); }},
+        {"turns", [=] { launch_from_threads(results); }},
         {"reset", reset_device},
         {"device", [=] { keep_device(results); }},
         {"threads", lack_threads},

@@ -43,6 +43,13 @@ void launch_in_another_thread()
     throw gloop::Error::of("launched elsewhere");
 }
 
+/* For what captures a name that a lambda around it made, nvcc makes no kernel. */
+void launch_with_a_name()
+{
+    gloop::HostLoop host;
+    [&host, number = 1] { host.launch(1, 32, [=] __device__(Loop *) { printf("%d", number); }); }();
+}
+
 /* From a callback, which has a slot while it runs, or from the entry, which has none. The next point tells. */
 void post(int nr, bool is_entry)
 {
@@ -165,6 +172,7 @@ int main(int nr_arguments, char **arguments)
         {"bounds", launch_beyond_bounds},
         {"before", launch_behind_an_error},
         {"thread", launch_in_another_thread},
+        {"made", launch_with_a_name},
         {"slots", [] { post(33, true); }},
         {"slots of a callback", [] { post(32, false); }},
         {"all slots", [] { post(32, true), post(31, false); }},
