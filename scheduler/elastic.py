@@ -171,21 +171,37 @@ class Elastic(FairQueuing):
 
     def _refresh(self, now_ns: int) -> None:
         """Forgets those that have rested for long, and computes weights if anything has changed that they depend on."""
+        forgotten = []
         while self._resting:
             vgpu, since_ns = next(iter(self._resting.items()))
             if now_ns - since_ns < ACTIVE_NS:
                 break
             del self._resting[vgpu]
             self._forget(vgpu)
-            self._reweigh(vgpu, _parts(self._claims[vgpu].weight))
+            forgotten.append(vgpu)
         if self._is_stale:
             self._is_stale = False
-            self._compute()
+            if self._nr_bounded or self._is_computed:
+                goes_back = self._go_back(now_ns)
+                self._compute(forgotten)
+                if goes_back:
+                    tags = [account.tag - account.debt for account in map(self._accounts.__getitem__, self._recent)]
+                    self._leads.measure(max(tags, default=0) - self._virtual_time, self._virtual_time)
 
-    def _compute(self) -> None:
-        """Weights in proportion to shares; their sum stays what it is, but for what parts leave over."""
-        if not self._nr_bounded and not self._is_computed:
-            return
+    def _go_back(self, now_ns: int) -> bool:
+        """Takes virtual time back to where nobody that is awake is owed more than is usual, and tells whether it was beyond. It went on with
+        one that leads by a weight of next to nothing while all others paused. Put in new weights, they would be owed hours by each other."""
+        before = self._virtual_time
+        for vgpu in self._recent:
+            account = self._accounts[vgpu]
+            if self._is_awake(vgpu, account, now_ns):
+                self._virtual_time = min(self._virtual_time, account.tag + self._usual(account))
+        return self._virtual_time < before
+
+    def _compute(self, forgotten: Iterable[int]) -> None:
+        """Weights in proportion to shares; their sum stays what it is, but for what parts leave over. Who is forgotten has its own."""
+        for vgpu in forgotten:
+            self._reweigh(vgpu, _parts(self._claims[vgpu].weight))
         claims = {vgpu: self._claims[vgpu] for vgpu in self._recent}
         shares = allotments(claims) if self._nr_bounded else {}
         total = sum(shares.values(), Fraction(0))

@@ -72,6 +72,10 @@ class _Leads:
         self._lead = max(self._lead, lead)
         self._turn_ns = max(self._turn_ns, lead * parts // (_UNITS_PER_NS * PARTS_OF_WEIGHT))
 
+    def measure(self, lead: int, virtual_time: int) -> None:
+        """Anew: virtual time has gone back, and the furthest tag is so far beyond it. How long turns were stays."""
+        self._lead, self._lead_before, self._since = lead, 0, virtual_time
+
     def largest(self) -> int:
         """Of the last two stretches."""
         return max(self._lead, self._lead_before)
@@ -220,11 +224,18 @@ class FairQueuing:
         """Its tag if it is active, else the one it would wake with. One at work unnoticed, with a kernel that outlived its slice, is awake."""
         if self._is_active(vgpu, account):
             return account.tag
-        usual = self._owed_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) // account.parts
-        kept = self._virtual_time - max(usual, self._leads.largest())
+        kept = self._virtual_time - max(self._usual(account), self._leads.largest())
         if account.pause_ends_ns is None or now_ns >= account.pause_ends_ns:
             kept = max(kept, self._least_awake(now_ns))
         return max(account.tag, kept)
+
+    def _usual(self, account: _Account) -> int:
+        """What it keeps in a pause where nobody leads by more."""
+        return self._owed_ns * (_UNITS_PER_NS * PARTS_OF_WEIGHT) // account.parts
+
+    def _is_awake(self, vgpu: int, account: _Account, now_ns: int) -> bool:
+        """It is active, or in a pause."""
+        return self._is_active(vgpu, account) or (account.pause_ends_ns is not None and now_ns < account.pause_ends_ns)
 
     def _least_awake(self, now_ns: int) -> int:
         """Virtual time, or the tag of one that is behind it: of those that are active, or in a pause. Whoever slept begins beside that one,

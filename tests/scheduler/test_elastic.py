@@ -296,3 +296,24 @@ def test_who_had_nothing_is_not_in_debt_for_it_later() -> None:
     assert turns(policy, 1000, 0)[3] == pytest.approx(0.001)
     policy.left(1, 1000 * MS)
     assert turns(policy, 100, 1000 * MS)[3] == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("leaver", [None, 3])
+def test_a_pause_of_all_others_is_none_of_their_credit_when_weights_change(leaver: int | None) -> None:
+    """For a moment the one with next to nothing is the only active one, and leads by a minute. The others are not owed that by each other."""
+    policy = bounded_policy({1: (0.7, 1), 2: (0.3, 1), 3: (0, 1)})
+    assert turns(policy, 100, 0)[3] == pytest.approx(0.01)
+    for vgpu in (1, 2):
+        policy.blocked(vgpu, 100 * MS)
+    for vgpu in (1, 2):
+        policy.backlogged(vgpu, 101 * MS)
+    begin_ns = 101 * MS
+    if leaver:
+        policy.blocked(leaver, begin_ns)
+        turns(policy, 1000, begin_ns)
+        begin_ns += 1000 * MS
+        policy.backlogged(leaver, begin_ns)
+        assert turns(policy, 1000, begin_ns).get(leaver, 0) <= 0.001
+        begin_ns += 1000 * MS
+    policy.policy.bounds_changed(1, 0, 1, begin_ns)
+    assert turns(policy, 900, begin_ns) == pytest.approx({1: 1 / 3, 2: 1 / 3, 3: 1 / 3}, abs=0.08)
