@@ -185,8 +185,7 @@ class Elastic(FairQueuing):
                 goes_back = self._go_back(now_ns)
                 self._compute(forgotten)
                 if goes_back:
-                    tags = [account.tag - account.debt for account in map(self._accounts.__getitem__, self._recent)]
-                    self._leads.measure(max(tags, default=0) - self._virtual_time, self._virtual_time)
+                    self._measure()
 
     def _go_back(self, now_ns: int) -> bool:
         """Takes virtual time back to where nobody that is awake is owed more than is usual, and tells whether it was beyond. It went on with
@@ -197,6 +196,15 @@ class Elastic(FairQueuing):
             if self._is_awake(vgpu, account, now_ns):
                 self._virtual_time = min(self._virtual_time, account.tag + self._usual(account))
         return self._virtual_time < before
+
+    def _measure(self) -> None:
+        """Leads, beyond where virtual time has gone back to."""
+        most = 0
+        for account in map(self._accounts.__getitem__, self._recent):
+            lead = max(0, account.tag - account.debt - self._virtual_time)
+            account.leads.measure(lead, self._virtual_time)
+            most = max(most, lead)
+        self._leads.measure(most, self._virtual_time)
 
     def _compute(self, forgotten: Iterable[int]) -> None:
         """Weights in proportion to shares; their sum stays what it is, but for what parts leave over. Who is forgotten has its own."""
@@ -216,6 +224,7 @@ class Elastic(FairQueuing):
         tag = self._virtual_time + (account.tag - self._virtual_time) * account.parts // parts
         self._move(vgpu, account, tag)
         account.debt = account.debt * account.parts // parts
+        account.leads.reweigh(account.parts, parts)
         self._set_parts(vgpu, parts)
 
 

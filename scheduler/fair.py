@@ -13,7 +13,8 @@ never off by more than one unit, 1/65536 ns.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 from sortedcontainers import SortedList
 
@@ -29,32 +30,16 @@ are: a turn of 30 ms counts for minutes at a weight of next to nothing, and a sl
 
 OWED_NS = 100_000_000
 """Whoever wakes from a pause keeps what it is owed, up to this much GPU time: one that is to run several slices for one of another's may pause
-in the first of them. It keeps more where turns are longer, see `_Leads`."""
+in the first of them. It keeps more of those whose turns are longer, see `_Leads`."""
 
 _UNITS_PER_NS = 1 << 16
 PARTS_OF_WEIGHT = 1 << 16
 """Weights are kept in such parts of 1."""
 
 
-@dataclass(slots=True)
-class _Account:
-    """One vGPU. `tag` is its start tag while it is active and its finish tag while it is not; `rest` is what the tag does not show yet.
-
-    `debt` is how much of what the tag is beyond virtual time no turn has made, as of its last charge.
-    """
-
-    parts: int
-    tag: int
-    rest: int = 0
-    debt: int = 0
-    is_backlogged: bool = False
-    pause_ends_ns: int | None = None
-    """Of one that rests, in a pause until then; None: it is active, or sleeps."""
-
-
 class _Leads:
     """How far a turn lately took its vGPU's tag beyond virtual time: by the longest kernel, where a device cannot take one back. The others are
-    owed as much then, and may pause while they catch up.
+    owed as much then, and may pause while they catch up. Of one vGPU, or of all.
 
     Kept for two stretches of virtual time, each as long as the lead itself: once virtual time has moved by that, who led by so much has its
     next turn, and leads anew. So what was seen once is forgotten.
@@ -72,6 +57,11 @@ class _Leads:
         self._lead = max(self._lead, lead)
         self._turn_ns = max(self._turn_ns, lead * parts // (_UNITS_PER_NS * PARTS_OF_WEIGHT))
 
+    def reweigh(self, parts: int, new_parts: int) -> None:
+        """Of one vGPU, whose weight changes, and whose lead stays as GPU time."""
+        self._lead = self._lead * parts // new_parts
+        self._lead_before = self._lead_before * parts // new_parts
+
     def measure(self, lead: int, virtual_time: int) -> None:
         """Anew: virtual time has gone back, and the furthest tag is so far beyond it. How long turns were stays."""
         self._lead, self._lead_before, self._since = lead, 0, virtual_time
@@ -83,6 +73,24 @@ class _Leads:
     def longest_ns(self) -> int:
         """The longest of these turns, in GPU time."""
         return max(self._turn_ns, self._turn_before_ns)
+
+
+@dataclass(slots=True)
+class _Account:
+    """One vGPU. `tag` is its start tag while it is active and its finish tag while it is not; `rest` is what the tag does not show yet.
+
+    `debt` is how much of what the tag is beyond virtual time no turn has made, as of its last charge.
+    """
+
+    parts: int
+    tag: int
+    rest: int = 0
+    debt: int = 0
+    leads: _Leads = field(default_factory=_Leads)
+    """How far its turns lately took it beyond virtual time."""
+    is_backlogged: bool = False
+    pause_ends_ns: int | None = None
+    """Of one that rests, in a pause until then; None: it is active, or sleeps."""
 
 
 class _Pausing:
@@ -108,9 +116,10 @@ class _Pausing:
             ends_ns, tag, vgpu = self._by_end.pop(0)
             self._by_tag.remove((tag, ends_ns, vgpu))
 
-    def least_tag(self, now_ns: int) -> int | None:
-        """Of those that do not sleep by now."""
-        return next((tag for tag, ends_ns, _ in self._by_tag if now_ns < ends_ns), None)
+    def least(self, now_ns: int, but: int) -> list[tuple[int, int]]:
+        """Tag and vGPU of the last one that does not sleep by now, but for one; or nothing."""
+        found = ((tag, vgpu) for tag, ends_ns, vgpu in self._by_tag if now_ns < ends_ns and vgpu != but)
+        return list(islice(found, 1))
 
 
 class FairQueuing:
@@ -178,7 +187,9 @@ class FairQueuing:
         account = self._accounts.get(vgpu)
         if account is not None and used_ns > 0:
             self._grow(vgpu, account, used_ns, now_ns)
-            self._leads.note(account.tag - account.debt - self._virtual_time, account.parts, self._virtual_time)
+            lead = account.tag - account.debt - self._virtual_time
+            for leads in (self._leads, account.leads):
+                leads.note(lead, account.parts, self._virtual_time)
 
     def indebted(self, vgpu: int, debt_ns: int, now_ns: int) -> None:
         account = self._accounts.get(vgpu)
@@ -224,10 +235,14 @@ class FairQueuing:
         """Its tag if it is active, else the one it would wake with. One at work unnoticed, with a kernel that outlived its slice, is awake."""
         if self._is_active(vgpu, account):
             return account.tag
-        kept = self._virtual_time - max(self._usual(account), self._leads.largest())
-        if account.pause_ends_ns is None or now_ns >= account.pause_ends_ns:
-            kept = max(kept, self._least_awake(now_ns))
-        return max(account.tag, kept)
+        usual, leads = self._usual(account), self._leads
+        kept = self._virtual_time - max(usual, leads.largest())
+        tag, other = min(self._least_awake(vgpu, now_ns), default=(self._virtual_time, None))
+        beside = min(tag, self._virtual_time)
+        if self._is_awake(vgpu, account, now_ns):
+            leads = leads if other is None else self._accounts[other].leads
+            beside -= max(usual, leads.largest())
+        return max(account.tag, kept, beside)
 
     def _usual(self, account: _Account) -> int:
         """What it keeps in a pause where nobody leads by more."""
@@ -237,12 +252,10 @@ class FairQueuing:
         """It is active, or in a pause."""
         return self._is_active(vgpu, account) or (account.pause_ends_ns is not None and now_ns < account.pause_ends_ns)
 
-    def _least_awake(self, now_ns: int) -> int:
-        """Virtual time, or the tag of one that is behind it: of those that are active, or in a pause. Whoever slept begins beside that one,
-        which else had the GPU alone until it has caught up."""
-        tags = [self._virtual_time, *self._least_active()]
-        pausing = self._pausing.least_tag(now_ns)
-        return min(tags if pausing is None else [*tags, pausing])
+    def _least_awake(self, but: int, now_ns: int) -> list[tuple[int, int]]:
+        """Tag and vGPU of the last ones, but for one, among those that wait, hold the GPU, or are in a pause. Whoever slept begins beside that
+        one, which else had the GPU alone until it has caught up."""
+        return [*self._least_active(), *self._pausing.least(now_ns, but)]
 
     def _wake(self, vgpu: int, account: _Account, now_ns: int) -> None:
         """It is active from now on."""
@@ -273,9 +286,9 @@ class FairQueuing:
 
     def _advance(self) -> None:
         """Virtual time follows the least tag of the active ones."""
-        self._virtual_time = max(self._virtual_time, min(self._least_active(), default=0))
+        self._virtual_time = max(self._virtual_time, min((tag for tag, _ in self._least_active()), default=0))
 
-    def _least_active(self) -> list[int]:
-        """The least tag of those that wait, and the holder's."""
-        tags = [self._queue[0][0]] if self._queue else []
-        return tags if self._holder is None else [*tags, self._accounts[self._holder].tag]
+    def _least_active(self) -> list[tuple[int, int]]:
+        """Tag and vGPU of the last of those that wait, and of the holder."""
+        last = [self._queue[0]] if self._queue else []
+        return last if self._holder is None else [*last, (self._accounts[self._holder].tag, self._holder)]

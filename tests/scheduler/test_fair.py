@@ -300,6 +300,24 @@ def test_a_sleep_is_no_pause_because_somebody_weighs_next_to_nothing(sleep_ms: i
     assert value(policy, 1) == value(policy, 2)
 
 
+@pytest.mark.parametrize("weights", [{1: 10_000, 2: 10_000, 3: 1}, {1: 3, 2: 3, 3: 1}])
+def test_pauses_save_no_more_of_one_that_works_on_because_a_third_one_leads(weights: dict[int, int]) -> None:
+    """Vgpu 1 pauses for 5 ms after each ms of work. What the third one owes it the second does not."""
+    policy = backlogged_policy(weights)
+    policy.dispatched(3, 0)
+    policy.charged(3, 6_000 * MS, 6_000 * MS)
+    policy.backlogged(3, 6_000 * MS)
+    for now_ms in range(6_000, 12_000, 6):
+        assert turn(policy, MS, now_ms * MS) in (1, 2)
+        policy.blocked(1, (now_ms + 1) * MS)
+        policy.dispatched(2, (now_ms + 1) * MS)
+        policy.charged(2, 5 * MS, (now_ms + 6) * MS)
+        policy.backlogged(2, (now_ms + 6) * MS)
+        policy.backlogged(1, (now_ms + 6) * MS)
+    assert value(policy, 2) - value(policy, 1) == pytest.approx(OWED_NS / weights[1], abs=10 * MS / weights[1])
+    assert value(policy, 3) == 6_000 * MS, "it leads still"
+
+
 def test_who_wakes_while_others_pause_is_not_behind_them() -> None:
     """In such a moment virtual time is where the one is that leads: by 30 ms, which the others are owed ten thousand times."""
     policy = backlogged_policy({1: 10_000, 2: 10_000, 3: 1})
