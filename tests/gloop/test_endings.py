@@ -53,6 +53,10 @@ def test_without_threads_there_is_no_host_loop(native: Runner) -> None:
     ]
 
 
+def test_without_descriptors_there_is_no_host_loop(native: Runner) -> None:
+    assert said(native, "descriptors") == [*["gloop: sockets: Too many open files"] * 2, "0 more"]
+
+
 def test_without_memory_operations_there_is_no_word(native: Runner) -> None:
     assert said(native, "words") == ["3"]
 

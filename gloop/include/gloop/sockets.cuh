@@ -60,10 +60,9 @@ class Sockets
     using Answer = std::function<void(Job &&, int64_t)>;
 
     explicit Sockets(Answer answer)
-        : answer_(std::move(answer)), epoll_(epoll_create1(EPOLL_CLOEXEC)),
-          bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
+        : Sockets(std::move(answer), epoll_create1(EPOLL_CLOEXEC), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
     {
-        if (!is_watched(bell_, EPOLLIN)) { throw Error::of("no epoll: ", std::strerror(errno)); }
+        if ((epoll_ | bell_) < 0 || !is_watched(bell_, EPOLLIN)) { throw Error::of("sockets: ", strerror(errno)); }
     }
     ~Sockets() { ::close(epoll_), ::close(bell_); }
 
@@ -109,6 +108,7 @@ class Sockets
     }
 
   private:
+    Sockets(Answer answer, int epoll, int bell) : answer_(std::move(answer)), epoll_(epoll), bell_(bell) {}
     static bool is_outward(const Job &job) { return job.line.call == Call::send || job.line.call == Call::connect; }
 
     /* In the order in which they came, in each direction. */

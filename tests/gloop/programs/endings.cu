@@ -3,7 +3,8 @@
  * requests out, and the descriptors before and after. endings send: a send that waits while its socket is closed, and
  * what came to the next client. endings loops: host loops beside and after each other. endings turns: launches of many
  * threads by one host loop. endings reset: after a reset of the device. endings device: the calling thread's device.
- * endings threads, words, addresses, naps: as the functions of the C library below say.
+ * endings descriptors: with none left. endings threads, words, addresses, naps: as the functions of the C library below
+ * say.
  */
 #include <arpa/inet.h>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <gloop/gloop.cuh>
 #include <map>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
 #include <vector>
 
@@ -277,6 +279,29 @@ void lack_threads()
     std::printf("%d\n", sigismember(&signals, SIGTERM));
 }
 
+/* Of the two that it takes, and afterwards. */
+void lack_descriptors()
+{
+    gloop::Options options;
+    options.cache_bytes = 0;
+    std::make_unique<gloop::HostLoop>(options).reset(); /* what CUDA and FairGV open once */
+    const int before = nr_descriptors(), next = dup(0);
+    close(next);
+    rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    for (int nr : {0, 1}) {
+        const rlimit less = {rlim_t(next + nr), limit.rlim_max};
+        setrlimit(RLIMIT_NOFILE, &less);
+        try {
+            gloop::HostLoop host(options);
+        } catch (const gloop::Error &error) {
+            std::printf("%s\n", error.what());
+        }
+    }
+    setrlimit(RLIMIT_NOFILE, &limit);
+    std::printf("%d more\n", nr_descriptors() - before);
+}
+
 void lack_words(long long *results)
 {
     has_no_words = true;
@@ -337,6 +362,7 @@ int main(int nr_arguments, char **arguments)
         {"reset", reset_device},
         {"device", [=] { keep_device(results); }},
         {"threads", lack_threads},
+        {"descriptors", lack_descriptors},
         {"words", [=] { lack_words(results); }},
         {"addresses", [=] { try_addresses(results); }},
         {"naps", nap_for_long},
