@@ -93,6 +93,8 @@ class _Text:
 def _optimise(texts: Sequence[_Text], folder: Path, quick: Path, output: Path) -> None:
     from softgpu.compiler import native  # noqa: PLC0415
 
+    time.sleep(_HEAD_START_S)
+
     def link() -> None:
         native.link(native.objects(texts, folder), output)
 
@@ -141,7 +143,6 @@ def _leave_behind(work: Callable[[], None], cache: Path) -> bool:
         _detach()
         if has_input_of_program():
             end_with_input()
-        time.sleep(_HEAD_START_S)
         work()
         status = 0
     finally:

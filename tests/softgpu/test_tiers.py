@@ -39,21 +39,27 @@ with open(folder / "calls", "a") as calls:
     print(*sys.argv[7:8], *sys.argv[9:], file=calls)
 complete = tiers._complete
 
+def wait_for(name):
+    end = time.monotonic() + {timeout_s}
+    while not (folder / name).exists() and time.monotonic() < end:
+        time.sleep(0.005)
+
 def held(make_output, quick):
     with open(folder / "behind", "a") as behind:
         is_alone = os.getsid(0) == os.getpid() and os.getcwd() == "/"
         files = sorted({{os.readlink(f"/proc/self/fd/{{fd}}") for fd in (0, 1, 2)}})
         limits = resource.getrlimit(resource.RLIMIT_CPU)
         print(os.getpid(), is_alone, os.nice(0) >= 10, files, 0 < limits[0] <= 600, file=behind)
-    end = time.monotonic() + {timeout_s}
-    while not (folder / "go").exists() and time.monotonic() < end:
-        time.sleep(0.005)
+    wait_for("go")
     change = folder / "change"
     if change.exists():
         changed = image.replace(*change.read_bytes().split())
         make_output = lambda: compile_image(changed, 80, output)
     complete(make_output, quick)
 
+if "--finish" in sys.argv:
+    wait_for("finish")
+    (folder / "begun").touch()
 tiers._complete = held
 tiers._HEAD_START_S = 0
 status = main()
@@ -80,7 +86,8 @@ class Held:
         return (self.folder / "calls").read_text().splitlines()
 
     def let_go(self, change: str = "") -> None:
-        """Lets the processes that stay behind go on."""
+        """Lets those that were sent to finish begin, and the processes that stay behind go on."""
+        (self.folder / "finish").touch()
         if change:
             (self.folder / "change").write_text(change)
         (self.folder / "go").touch()
@@ -212,7 +219,8 @@ def test_what_a_killed_process_left_is_finished_by_the_next(held: Held) -> None:
     _wait(lambda: not _is_running(held.behind()[0]))
     next_one = held.start()
     assert _run(next_one)["version"] == "1111"
-    assert held.calls() == ["--quick", "--quick --finish"]
+    assert not (held.folder / "begun").exists()  # it does not wait for whom it sends
+    _wait(lambda: held.calls() == ["--quick", "--quick --finish"])
     held.let_go(change="1111 2222")
     assert _tell(next_one, "until 2222").endswith("so")
     held.wait_until_cached([".so", "/"])  # the folder of the one that was killed is swept up later

@@ -9,12 +9,13 @@
  *
  * Of a large image the compiler makes a quick object first, under a name of its own, and stays behind to make the
  * optimised one; it keeps the quick one locked meanwhile. A quick object that nobody works behind is one whose compiler
- * was killed: another is sent to finish.
+ * was killed, as behind the wall it is when the program ends: another is sent to finish, and nobody waits for it.
  */
 #include "code/compile.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "code/cache.h"
 #include "code/compiler.h"
 #include "code/compiler_command.h"
@@ -31,6 +33,12 @@
 #include "cuda_api/fatbin.h"
 #include "cuda_api/fatbin_choice.h"
 #include "kernel_abi.h"
+
+/* Before another compiler is sent to finish: a program that has ended by then needs none, and one that goes on has the
+ * cores for its first launches. */
+#define HEAD_START_US 500000u
+/* Images at once that wait for that; a program that loads more leaves them to the next one. */
+#define MAX_UNFINISHED 4u
 
 /* 128 bits of multiply and fold. Not against attackers: they would have to write into the user's own directory. */
 struct hash {
@@ -275,10 +283,56 @@ static CUresult compile_into(const struct cached_image *cached, const char *mode
     return result;
 }
 
+/* An image that only its quick object is there of. */
+struct unfinished {
+    struct cached_image cached;
+    size_t bytes;
+    uint8_t image[];
+};
+
+static _Atomic uint32_t nr_unfinished;
+
+static void unfinished_delete(struct unfinished *unfinished)
+{
+    free(unfinished);
+    atomic_fetch_sub(&nr_unfinished, 1);
+}
+
+static void *finish_later(void *argument)
+{
+    struct unfinished *unfinished = argument;
+    const struct cached_image *cached = &unfinished->cached;
+    char ignored_text[256];
+
+    usleep(HEAD_START_US);
+    if (!sgp_cache_is_trusted(cached->optimised) && !is_locked(cached->quick)) {
+        compile_into(cached, "--finish", unfinished->image, unfinished->bytes, ignored_text, sizeof(ignored_text));
+    }
+    unfinished_delete(unfinished);
+    return NULL;
+}
+
+/* Has the optimised object made beside the program; where that cannot be, the next program does. */
+static void finish(const struct cached_image *cached, const void *image, size_t bytes)
+{
+    struct unfinished *unfinished = NULL;
+
+    if (atomic_fetch_add(&nr_unfinished, 1) < MAX_UNFINISHED) {
+        unfinished = malloc(sizeof(*unfinished) + bytes);
+    }
+    if (unfinished) {
+        unfinished->cached = *cached;
+        unfinished->bytes = bytes;
+        memcpy(unfinished->image, image, bytes);
+    }
+    if (!unfinished || !sgp_thread_begin(finish_later, unfinished)) {
+        unfinished_delete(unfinished);
+    }
+}
+
 CUresult sgp_compile(const void *image, size_t bytes, struct sgp_compiled *compiled, char *error_text,
                      size_t error_text_bytes)
 {
-    char ignored_text[256];
     struct cached_image cached;
     CUresult result = cached_image_of(image, bytes, &cached);
 
@@ -288,7 +342,7 @@ CUresult sgp_compile(const void *image, size_t bytes, struct sgp_compiled *compi
     /* Twice: between the two names that it looks at, one may have taken the other's place. */
     if (find(&cached, compiled) || find(&cached, compiled)) {
         if (*compiled->optimised && !is_locked(compiled->path)) {
-            compile_into(&cached, "--finish", image, bytes, ignored_text, sizeof(ignored_text));
+            finish(&cached, image, bytes);
         }
         return CUDA_SUCCESS;
     }
