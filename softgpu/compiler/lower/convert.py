@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from cuda_api.ptx.syntax import Instruction
 from softgpu.compiler.base.scalars import TYPES, Type
+from softgpu.compiler.lower.eights import is_of_eights, lower_eights
 from softgpu.compiler.lower.floating import directed, flush, intrinsic, rectified, saturated
 from softgpu.compiler.text.builder import Builder
 from softgpu.compiler.text.registry import lowers
@@ -24,6 +25,9 @@ _PACKED_BITS = {f"{sign}{bits}": bits for sign in "us" for bits in (2, 4, 8, 16)
 def lower_cvt(builder: Builder, instruction: Instruction) -> None:
     if builder.has("pack"):
         _pack(builder, instruction.modifiers)
+        return
+    if is_of_eights(instruction):
+        lower_eights(builder, instruction)
         return
     builder.check_modifiers(_ALLOWED)
     types = builder.types()
