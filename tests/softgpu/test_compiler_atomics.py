@@ -192,3 +192,54 @@ def test_every_ordering_and_scope(order: str, tmp_path: Path) -> None:
     for index in range(len(SPACES)):
         assert _run(module, f"k{index}", (40, 2, 0)) == [40, 42, 42]
         assert _run(module, f"c{index}", (40, 40, 7)) == [40, 7, 40]
+
+
+VECTOR = """
+.visible .entry k(.param .u64 cells) {{
+  .reg .b64 %x; .reg .{register} %o<8>, %two;
+  ld.param.u64 %x, [cells]; mov.b{bits} %two, {two};
+  atom{space}.{spelling} {{{old}}}, [%x], {{{values}}};
+  red.relaxed.gpu{space}.{spelling} [%x], {{{values}}};
+  {stores}
+  ret;
+}}"""
+
+
+@pytest.mark.parametrize("space", ["", ".global"])
+@pytest.mark.parametrize(
+    ("spelling", "kind", "nr"),
+    [
+        ("add.v2.f32", "f32", 2),
+        ("add.v4.f32", "f32", 4),
+        ("add.noftz.v2.f16x2", "f16x2", 2),
+        ("max.noftz.v4.bf16", "bf16", 4),
+        ("add.noftz.v8.f16", "f16", 8),
+        ("min.noftz.v4.bf16x2", "bf16x2", 4),
+    ],
+)
+def test_vectors_element_by_element(spelling: str, kind: str, nr: int, space: str, tmp_path: Path) -> None:
+    """The operand is 2 in each element; memory holds 1, -3, 1, ... and then what atom gave."""
+    register, bits = _register(kind)
+    size_bytes = bits // 8
+    operation = {"add": lambda a: a + 2.0, "max": lambda a: max(a, 2.0), "min": lambda a: min(a, 2.0)}[spelling[:3]]
+    both = 0x10001 if kind.endswith("x2") else 1
+    numbers = [1.0 if index % 2 == 0 else -3.0 for index in range(nr)]
+    stores = " ".join(f"st.global.b{bits} [%x+{size_bytes * (nr + i)}], %o{i};" for i in range(nr))
+    text = VECTOR.format(
+        register=register,
+        bits=bits,
+        two=_bits(2.0, kind) * both,
+        space=space,
+        spelling=spelling,
+        old=", ".join(f"%o{index}" for index in range(nr)),
+        values=", ".join(["%two"] * nr),
+        stores=stores,
+    )
+    module = compiled_quickly(HEADER + text, tmp_path / "vectors.so")
+    cells = (ctypes.c_uint8 * (2 * nr * size_bytes))(
+        *b"".join((_bits(number, kind) * both).to_bytes(size_bytes, "little") for number in numbers)
+    )
+    module.run("k", ctypes.addressof(cells).to_bytes(8, "little"))
+    found = [int.from_bytes(bytes(cells[i : i + size_bytes]), "little") for i in range(0, len(cells), size_bytes)]
+    assert found[:nr] == [_bits(operation(operation(number)), kind) * both for number in numbers]
+    assert found[nr:] == [_bits(number, kind) * both for number in numbers]

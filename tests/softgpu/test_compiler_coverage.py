@@ -245,6 +245,12 @@ stmatrix.sync.aligned.m8n8.x1.shared.b16 [cell], {%r1}
 movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2
 vabsdiff4.u32.u32.u32.add %r1, %r2, %r3, %r4
 vabsdiff2.s32.s32.s32 %r1, %r2, %r3, %r4
+atom.global.relaxed.gpu.add.v4.f32 {%f1, %f2, %f3, %f4}, [%x0], {%f3, %f4, %f1, %f2}
+atom.add.noftz.v2.f16x2 {_, %r2}, [%x0], {%r1, %r2}
+red.global.gpu.max.noftz.v4.bf16 [%x0], {%h1, %h2, %h3, %h4}
+red.relaxed.gpu.global.add.noftz.v8.f16 [%x0], {%h1, %h2, %h3, %h4, %h1, %h2, %h3, %h4}
+cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2
+cvt.rn.f16x2.e5m2x2 %r1, %h1
 cvt.pack.sat.u8.s32.b32 %r1, %r2, %r3, %r4
 cvt.pack.sat.s16.s32 %r1, %r2, %r3
 mbarrier.init.shared.b64 [cell], 32
@@ -308,7 +314,10 @@ wgmma.wait_group.sync.aligned 0
 tcgen05.fence::before_thread_sync
 clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %x0
 atom.global.cas.b128 %x5, [%x0], %x6, %x7
-atom.global.v2.f32.add {%f1, %f2}, [%x0], {%f3, %f4}
+atom.global.add.v2.f32 {%f1, %f2}, [%x0], %x6
+atom.shared.add.v2.f32 {%f1, %f2}, [cell], {%f3, %f4}
+atom.global.exch.v2.f32 {%f1, %f2}, [%x0], {%f3, %f4}
+atom.global.add.v4.u32 {%r1, %r2, %r3, %r4}, [%x0], {%r1, %r2, %r3, %r4}
 vmad.s32.u32.s32 %r1, %r2, %r3, %r4
 vadd.s32.u32.s32 %r1, %r2, %r3
 vadd2.u32.u32.u32 %r1, %r2, %r3, %r4

@@ -8,7 +8,7 @@ threads were ever spread over CPU threads.
 
 from __future__ import annotations
 
-from cuda_api.ptx.syntax import Instruction
+from cuda_api.ptx.syntax import Instruction, Operand, Vector
 from softgpu.compiler.base.scalars import Type
 from softgpu.compiler.lower.floating import intrinsic
 from softgpu.compiler.lower.memory import is_in, space_of
@@ -27,9 +27,27 @@ def _ordering(builder: Builder) -> str:
 
 def _operation(builder: Builder) -> str:
     words = [word for word in builder.instruction.modifiers if word in _OPERATIONS]
-    if len(words) != 1 or any(word in builder.instruction.modifiers for word in ("v2", "v4", "v8", "async")):
+    if len(words) != 1 or builder.has("async"):
         raise builder.unsupported()
     return words[0]
+
+
+def _nr_elements(builder: Builder, kind: Type, operation: str) -> int:
+    """Of a vector: of floats of 32 bits or less, in global memory, each of which is updated by itself; 1 without."""
+    words = [word for word in builder.instruction.modifiers if word in ("v2", "v4", "v8")]
+    nr = int(words[0][1:]) if words else 1
+    is_known = kind.is_float and kind.bits <= 32 and operation in ("add", "min", "max") and nr * kind.bits <= 128
+    if words and (not is_known or space_of(builder.instruction) == "shared"):
+        raise builder.unsupported()
+    return nr
+
+
+def _elements(builder: Builder, operand: Operand, nr: int) -> tuple[Operand, ...]:
+    if nr == 1:
+        return (operand,)
+    if not isinstance(operand, Vector) or len(operand.elements) != nr:
+        raise builder.unsupported("expected a vector")
+    return operand.elements
 
 
 @lowers("atom", "red")
@@ -42,14 +60,24 @@ def lower_atom(builder: Builder, instruction: Instruction) -> None:
     destination, address, *sources = operands
     if address is None:
         raise builder.invalid("expected an address")
+    nr = _nr_elements(builder, kind, operation)
     is_shared = space_of(instruction) == "shared"
     pointer = builder.address(address, space_of(instruction))
-    builder.check_address(pointer, kind.size_bytes, is_atomic=not is_shared)
+    builder.check_address(pointer, nr * kind.size_bytes, is_atomic=not is_shared)
     llvm = kind.llvm if kind.is_float else kind.integer
-    values = [builder.read(source, llvm) for source in sources[: 1 + (operation == "cas")] if source is not None]
-    old = (_plain if is_shared else _atomic)(builder, kind, llvm, operation, pointer, values)
+    values = [
+        [builder.read(element, llvm) for element in _elements(builder, source, nr)]
+        for source in sources[: 1 + (operation == "cas")]
+        if source is not None
+    ]
+    old = []
+    for index in range(nr):
+        place = builder.let(f"getelementptr {llvm}, ptr {pointer}, i64 {index}") if index else pointer
+        update = _plain if is_shared else _atomic
+        old.append(update(builder, kind, llvm, operation, place, [each[index] for each in values]))
     if destination is not None:
-        builder.write(destination, old, llvm, signed=kind.is_signed)
+        for element, value in zip(_elements(builder, destination, nr), old, strict=True):
+            builder.write(element, value, llvm, signed=kind.is_signed)
 
 
 def _rmw_name(kind: Type, operation: str) -> str:
