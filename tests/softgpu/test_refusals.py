@@ -42,9 +42,9 @@ def _image(device: Device, name: str, *options: str) -> Path:
     return output
 
 
-def _load(device: Device, *images: Path) -> tuple[list[list[str]], list[str]]:
+def _load(device: Device, *images: Path, script: str = LOADS) -> tuple[list[list[str]], list[str]]:
     """Result and error log of each, and the lines on standard error."""
-    command: list[str | Path] = [sys.executable, "-c", LOADS, *images]
+    command: list[str | Path] = [sys.executable, "-c", script, *images]
     done = subprocess.run(command, env=device.environment(), capture_output=True, text=True, check=True, timeout=100)
     return [line.split("|") for line in done.stdout.splitlines()], done.stderr.splitlines()
 
@@ -108,6 +108,14 @@ def test_a_compiler_that_cannot_be_started(device: Device, command: str, reason:
     (line,) = errors
     assert command.split(maxsplit=1)[0] in line
     assert reason in line
+
+
+def test_a_program_without_an_environment(device: Device) -> None:
+    """As clearenv leaves it. The image is new to whatever cache is found then."""
+    text = _image(device, "ptx", "-ptx", "-arch=compute_80")
+    text.write_text(f"{text.read_text()}// {device.folder}\n")
+    loads, _ = _load(device, text, script=LOADS.replace("for path", "ctypes.CDLL(None).clearenv()\nfor path"))
+    assert loads == [["0", ""]]
 
 
 def test_the_compiler_is_found_where_the_library_is(device: Device) -> None:

@@ -77,7 +77,7 @@ static char **environment_new(void)
     size_t nr = 0, kept = 0;
     char **variables;
 
-    while (environ[nr]) {
+    while (environ && environ[nr]) { /* clearenv() leaves none */
         nr++;
     }
     variables = calloc(nr + 2, sizeof(*variables));
