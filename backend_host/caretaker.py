@@ -22,8 +22,10 @@ from backend_host.workers import Assignment, Workers
 from ivshmem.bells import Bells
 from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Region
 
-_LOOK_S = 0.2
-"""Without an announcement: so soon what nobody announces is seen, a reset say."""
+_LOOK_S = 1.0
+"""Without an announcement: so soon what nobody announces is seen, a beat that stands still say."""
+_QUIET_S = 5.0
+"""The same while there is no program. To wake takes 40 us, and a host may have hundreds of regions in which nothing happens."""
 _ASKED_NS = 100_000_000_000
 """A program waits so long for what its worker shares with others. Its guest waits 120 s for a worker."""
 _HANGS_S = 30.0
@@ -154,6 +156,7 @@ class Caretaker:
     def renew(self) -> None:
         """Every program of the guest is gone: ends the workers, then lays the region out anew. Returns at once."""
         self._must_renew = True
+        self._announce()
 
     def rename(self, name: str) -> None:
         """Another name for what is said from now on."""
@@ -242,7 +245,7 @@ class Caretaker:
                 self._nr_failures += 1
                 if self._nr_failures & (self._nr_failures - 1) == 0:  # the 1st, 2nd, 4th, 8th: a guest may be the cause
                     log.exception("%s: looking after the region failed; trying again", self._owner.name)
-            if self._region.wait_announce(_LOOK_S):
+            if self._region.wait_announce(_LOOK_S if self._entries or self._must_renew else _QUIET_S):
                 self._is_stopping.wait(max(0.0, looked_s + _LOOK_PAUSE_S - time.monotonic()))
         self._region.stop_beating()
 

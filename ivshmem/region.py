@@ -328,6 +328,7 @@ class Region:
                 self._address(), self.region_bytes, table_hash, int(wake), facts, len(facts), self._struct
             ):
                 raise RegionSizeError(f"no region of {self.region_bytes} bytes with {len(facts)} bytes of facts")
+            self._nr_announcements_seen = 0
             if self._front is not None:
                 self._front.clear()
                 self._set_window(self._mapped_bytes)

@@ -18,8 +18,8 @@ from backend_host.space.urgent import Urgent
 
 log = logging.getLogger("fairgv.space")
 
-LOOK_S, HASTY_S = 0.1, 0.01
-"""Between looks at searches, and while one is under way."""
+LOOK_S, HASTY_S, QUIET_S = 0.1, 0.01, 1.0
+"""Between looks at searches, while one is under way, and while there is no critical vGPU."""
 
 
 class Looks:
@@ -52,9 +52,12 @@ class Looks:
         self.urgent.look()
 
     def _run(self) -> None:
-        while not self._stop.wait(HASTY_S if self.searches.are_under_way else LOOK_S):
+        period_s = LOOK_S
+        while not self._stop.wait(period_s):
             try:
-                self.searches.look(self._page.wants() if self._spaces.criticals() else ())
+                has_critical = bool(self._spaces.criticals())
+                self.searches.look(self._page.wants() if has_critical else ())
+                period_s = HASTY_S if self.searches.are_under_way else LOOK_S if has_critical else QUIET_S
             except Exception:
                 log.exception("a look at the searches of spaces failed; the next one comes")
                 self._stop.wait(1.0)

@@ -281,6 +281,13 @@ def test_a_reset_guest_finds_a_new_region_after_the_old_workers_ended(
     assert scene.caretaker.nr_deaths == 0
 
 
+def test_a_reset_is_seen_to_at_once(scene: Scene) -> None:
+    while scene.region.wait_announce(0):
+        pass
+    scene.caretaker.renew()
+    assert scene.region.wait_announce(0)
+
+
 def test_a_reset_during_a_reset_is_not_forgotten(scene: Scene) -> None:
     scene.caretaker.renew()
     scene.during_format = scene.caretaker.renew

@@ -331,6 +331,14 @@ def test_announcements_are_counted(region: Region) -> None:
     assert region.statistics().nr_announcements == 2
 
 
+def test_the_first_announcement_in_a_region_that_was_laid_out_anew_is_heard(region: Region) -> None:
+    region.announce()
+    assert region.wait_announce(0)
+    region.format(table_hash=1)
+    region.announce()
+    assert region.wait_announce(0)
+
+
 @pytest.mark.parametrize("wake", list(Wake))
 def test_an_announcement_wakes_a_waiting_daemon(region_name: str, wake: Wake) -> None:
     with Region.create(region_name, REGION_MIN_BYTES, table_hash=1, wake=wake) as region:
