@@ -1,12 +1,13 @@
 """What the daemon tells about itself: the source of `status`, `list`, `top` and the tests. Counters only grow while their owner lives."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from operator import itemgetter
 from typing import Any
 
 from backend_host.debts import DebtStatistics
 from backend_host.device.readings import WorkerReading
+from backend_host.device.unpacking import made_of
 from backend_host.entitlement import Entitlement
 from backend_host.fairness import NOTHING, Received
 from backend_host.generated.counters import ClientCounters, TotalCounters
@@ -17,6 +18,7 @@ _OF_CLIENT = tuple(field.name for field in fields(ClientCounters))
 _OF_MANY = tuple(field.name for field in fields(TotalCounters) if field.default is MISSING)
 """Totals that have a number for each of their names."""
 _OF_ONE = tuple(field.name for field in fields(TotalCounters) if field.name not in _OF_MANY)
+_ONES = itemgetter(*_OF_ONE)
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,17 @@ class ClientStatistics(ClientCounters, _Program):
     @classmethod
     def of(cls, reading: WorkerReading, demand: float | None = None) -> "ClientStatistics":
         """From the worker's slot."""
-        counters = {name: getattr(reading, name) for name in _OF_CLIENT}
-        return cls(
-            program=reading.program,
-            client=reading.client,
-            worker_pid=reading.pid,
-            phase=reading.phase,
-            demand=demand,
-            **counters,
+        told = vars(reading)
+        return made_of(
+            cls,
+            {
+                "program": reading.program,
+                "client": reading.client,
+                "worker_pid": reading.pid,
+                **{name: told[name] for name in _OF_CLIENT},
+                "phase": reading.phase,
+                "demand": demand,
+            },
         )
 
 
@@ -58,15 +63,25 @@ class _Programs:
 class Totals(TotalCounters, _Programs):
     """What all clients of a vGPU did so far, those that ended included. Fields of the last base stand first."""
 
-    def plus(self, client: ClientStatistics) -> "Totals":
-        """These totals with one client more."""
-        sums = {name: getattr(self, name) + getattr(client, name) for name in _OF_ONE}
-        dicts: dict[str, Any] = {name: _sum(getattr(self, name), getattr(client, name)) for name in _OF_MANY}
-        return Totals(nr_clients=self.nr_clients + 1, **sums, **dicts)
+    def plus(self, clients: Sequence[ClientStatistics]) -> "Totals":
+        """These totals with some clients more."""
+        if not clients:
+            return self
+        each = [vars(self), *map(vars, clients)]
+        sums = map(sum, zip(*map(_ONES, each), strict=True))
+        totals: dict[str, Any] = {"nr_clients": self.nr_clients + len(clients), **dict(zip(_OF_ONE, sums, strict=True))}
+        totals.update((name, _sum([numbers for one in each if (numbers := one[name])])) for name in _OF_MANY)
+        return made_of(Totals, totals)
 
 
-def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    return dict(Counter(one) + Counter(other)) if one and other else one or other
+def _sum(dicts: Sequence[dict[str, int]]) -> dict[str, int]:
+    if len(dicts) < 2:
+        return next(iter(dicts), {})
+    sums = dict(dicts[0])
+    for each in dicts[1:]:
+        for word, number in each.items():
+            sums[word] = sums.get(word, 0) + number
+    return sums
 
 
 @dataclass(frozen=True)

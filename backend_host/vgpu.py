@@ -153,9 +153,6 @@ class VGpu:
         heap = self._count_heap(heap_age_ns)
         readings = self._readings()
         clients = self._clients(readings)
-        totals = self.totals
-        for client in clients:
-            totals = totals.plus(client)
         return VGpuStatistics(
             name=self.name,
             kind=self.kind,
@@ -184,7 +181,7 @@ class VGpu:
             refused=dict(self.caretaker.nr_refused),
             nr_worker_deaths=self.caretaker.nr_deaths,
             coscheduling=self.gpu.coscheduler.statistics(self.index),
-            totals=totals,
+            totals=self.totals.plus(clients),
             clients=clients,
             is_suspended=any(reading.is_suspended for reading in readings),
             nr_asleep=sum(reading.is_suspended and reading.sleep is Sleep.ASLEEP for reading in readings),
@@ -244,9 +241,11 @@ class VGpu:
     def count(self, reading: WorkerReading | None) -> None:
         """Keeps what an ended worker counted."""
         if reading is not None and reading.state in SERVED:
-            self.totals = self.totals.plus(ClientStatistics.of(reading))
+            self.totals = self.totals.plus([ClientStatistics.of(reading)])
 
     def _late_ns(self) -> int:
         """How long the watchdog has waited for the vGPU's work to end, once that is worth a warning."""
+        if not (late := self.gpu.late()):
+            return 0
         slots = {worker.slot for worker in self.caretaker.workers()}
-        return max((late.late_ns for late in self.gpu.late() if late.slot in slots), default=0)
+        return max((each.late_ns for each in late if each.slot in slots), default=0)

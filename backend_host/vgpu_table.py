@@ -4,7 +4,7 @@ Who comes and goes is the registry's affair (vgpus.py), which is a table.
 """
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from backend_host.debts import Debts
@@ -140,7 +140,7 @@ class VGpuTable:
             accounts, entitled = self._looked_at()
             used_ns = {gpu: gpu.used_ns(accounts[gpu].values()) for gpu in self._gpus}
             demands = {gpu: gpu.demands(accounts[gpu].values()) for gpu in self._gpus}
-            gpus = (self._gpu_statistics(gpu, accounts[gpu].values()) for gpu in self._gpus)
+            gpus = (self._gpu_statistics(gpu, accounts[gpu].values(), demands[gpu]) for gpu in self._gpus)
             vgpus = (
                 vgpu.statistics(
                     account,
@@ -183,10 +183,12 @@ class VGpuTable:
         }
         return accounts, entitled
 
-    def _gpu_statistics(self, gpu: Gpu, accounts: Collection[VgpuReading]) -> GpuStatistics:
+    def _gpu_statistics(
+        self, gpu: Gpu, accounts: Collection[VgpuReading], demands: Mapping[int, float | None]
+    ) -> GpuStatistics:
         vgpus = self._on(gpu)
         nr_deaths = sum(vgpu.caretaker.nr_deaths for vgpu in vgpus)
-        return gpu.statistics({vgpu.index: vgpu.name for vgpu in vgpus}, accounts, nr_deaths)
+        return gpu.statistics({vgpu.index: vgpu.name for vgpu in vgpus}, accounts, demands, nr_deaths)
 
     def _on(self, gpu: Gpu) -> list[VGpu]:
         """Those on this Gpu, with the lock held."""

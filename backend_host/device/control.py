@@ -13,11 +13,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import TracebackType
-from typing import Any
 
 from backend_host.device.audit import Audit
 from backend_host.device.away import Away
@@ -37,7 +35,8 @@ from backend_host.device.readings import (
     WorkerState,
 )
 from backend_host.device.spaces_told import SpacesTold, bounded
-from backend_host.generated.counters import BOUNDS, EACH, WorkerCounters
+from backend_host.device.unpacking import Unpacking, made_of
+from backend_host.generated.counters import BOUNDS, EACH
 from backend_host.worker._worker import ffi, lib
 
 MAX_VGPUS: int = lib.FGW_MAX_VGPUS
@@ -47,12 +46,27 @@ NR_OBJECTS: int = lib.FGW_CONTROL_OBJECTS
 _DECIDED, _GRANT, _LIVES, _OWN = range(4)
 
 
-_WORDS = {name: {int(value): value.text for value in kind if value} for name, (_, kind) in EACH.items()}
-_MEMBERS = {**{name: member for name, (member, _) in EACH.items()}, **{name: name for name in BOUNDS}}
-_WORDS |= {name: dict(enumerate(words)) for name, words in BOUNDS.items()}
-_PLAIN = tuple(field.name for field in fields(WorkerCounters) if field.name not in _MEMBERS)
-_KEEPS = frozenset(map(int, Keeps))
-_STAGES = frozenset(map(int, Stage))
+_COUNTERS = dict(ffi.typeof("struct fgw_counters").fields)
+
+
+def _words(member: str, words: Mapping[int, str]) -> tuple[str, ...]:
+    """Of each number of a counter that there are many of. One that is nothing was written by a worker that its guest took over."""
+    return tuple(words.get(number, "unknown") for number in range(_COUNTERS[member].type.length))
+
+
+_MANY = (
+    *(
+        (name, member, _words(member, {int(each): each.text for each in kind if each}))
+        for name, (member, kind) in EACH.items()
+    ),
+    *((name, name, _words(name, dict(enumerate(words)))) for name, words in BOUNDS.items()),
+)
+"""Counters that there are many of: name in Python, member of struct fgw_counters, and what each of its numbers is."""
+_VGPU, _WORKER = Unpacking("struct fgw_vgpu_reading"), Unpacking("struct fgw_worker_reading")
+_STATES = {int(each): each for each in WorkerState}
+_SLEEPS = {int(each): each for each in Sleep}
+_KEEPS = {int(each): each for each in Keeps}
+_STAGES = {int(each): each for each in Stage}
 _ANY_BOUND = sum(Bound)
 _COMMAND_RUN, _COMMAND_PATIENT = 0, 1  # enum fgw_worker_command
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -201,29 +215,18 @@ class ControlPage(SpacesTold, Away):
 
     def vgpu(self, vgpu: int) -> VgpuReading | None:
         """The account of one vGPU, or None when the slot is free."""
-        reading = ffi.new("struct fgw_vgpu_reading *")
-        if not lib.fgw_control_vgpu_read(self.page, bounded(vgpu, MAX_VGPUS), reading):
+        return self._vgpu(bounded(vgpu, MAX_VGPUS), ffi.new("struct fgw_vgpu_reading *"))
+
+    def _vgpu(self, vgpu: int, reading: ffi.CData) -> VgpuReading | None:
+        """The same, by way of a reading that is written anew."""
+        if not lib.fgw_control_vgpu_read(self.page, vgpu, reading):
             return None
-        return VgpuReading(
-            vgpu=vgpu,
-            used_ns=reading.used_ns,
-            held_ns=reading.held_ns,
-            charged_until_ns=reading.charged_until_ns,
-            nr_grants=reading.nr_grants,
-            memory_bytes=reading.memory_bytes,
-            quota_bytes=reading.quota_bytes,
-            nr_workers=reading.nr_workers,
-            nr_waiting=reading.nr_waiting,
-            waiting_since_ns=reading.waiting_since_ns,
-            limit_permille=reading.limit_permille,
-            limited_until_ns=reading.limited_until_ns,
-            back_ns=reading.back_ns,
-            out_of_turn_ns=reading.out_of_turn_ns,
-        )
+        return made_of(VgpuReading, {"vgpu": vgpu, **_VGPU.ones(reading)})
 
     def vgpus(self) -> list[VgpuReading]:
         """The accounts of all vGPUs there are."""
-        readings = (self.vgpu(vgpu) for vgpu in range(MAX_VGPUS))
+        room = ffi.new("struct fgw_vgpu_reading *")
+        readings = (self._vgpu(vgpu, room) for vgpu in range(MAX_VGPUS))
         return [reading for reading in readings if reading is not None]
 
     # Workers
@@ -260,35 +263,34 @@ class ControlPage(SpacesTold, Away):
 
     def worker(self, slot: int) -> WorkerReading | None:
         """The counters of one worker, or None when the slot is free."""
-        reading = ffi.new("struct fgw_worker_reading *")
-        if not lib.fgw_control_worker_read(self.page, bounded(slot, MAX_WORKERS), reading):
+        return self._worker(bounded(slot, MAX_WORKERS), ffi.new("struct fgw_worker_reading *"))
+
+    def _worker(self, slot: int, reading: ffi.CData) -> WorkerReading | None:
+        """The same, by way of a reading that is written anew."""
+        if not lib.fgw_control_worker_read(self.page, slot, reading):
             return None
-        return WorkerReading(
+        told = _WORKER.ones(reading)
+        told.update(
+            _counts(_WORKER.arrays(reading)),
             slot=slot,
-            state=WorkerState(reading.state),
-            pid=reading.pid,
-            vgpu=reading.vgpu,
-            client=reading.client,
-            is_user=bool(reading.is_user),
-            is_waiting=bool(reading.is_waiting),
-            is_suspended=bool(reading.is_suspended),
-            sleep=Sleep(reading.sleep),
-            laid_bytes=reading.laid_bytes,
-            keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
-            stage=Stage(reading.stage) if reading.stage in _STAGES else Stage.RUNS,
-            bound=Bound(reading.bound & _ANY_BOUND),
-            ahead_bytes=reading.ahead_bytes,
-            fixed_bytes=reading.fixed_bytes,
-            is_displaced=bool(reading.is_displaced),
-            phase=_phase(reading.phase),
-            stalled_since_ns=reading.stalled_since_ns,
-            program=ffi.string(reading.program).decode("ascii", "replace"),
-            **_counted(reading.counters),
+            state=_STATES[told["state"]],
+            is_user=bool(told["is_user"]),
+            is_waiting=bool(told["is_waiting"]),
+            is_suspended=bool(told["is_suspended"]),
+            is_displaced=bool(told["is_displaced"]),
+            sleep=_SLEEPS[told["sleep"]],
+            keeps=_KEEPS.get(told["keeps"], Keeps.NOT),
+            stage=_STAGES.get(told["stage"], Stage.RUNS),
+            bound=_bound(told["bound"] & _ANY_BOUND),
+            phase=_phase(told["phase"]),
+            program=told["program"].partition(b"\0")[0].decode("ascii", "replace"),
         )
+        return made_of(WorkerReading, told)
 
     def workers(self) -> list[WorkerReading]:
         """The counters of all workers there are."""
-        readings = (self.worker(slot) for slot in range(MAX_WORKERS))
+        room = ffi.new("struct fgw_worker_reading *")
+        readings = (self._worker(slot, room) for slot in range(MAX_WORKERS))
         return [reading for reading in readings if reading is not None]
 
     # Grants
@@ -357,7 +359,7 @@ class ControlPage(SpacesTold, Away):
                 other_bytes=reading.other_bytes,
                 target_bytes=reading.target_bytes,
                 wants=bool(reading.wants),
-                keeps=Keeps(reading.keeps) if reading.keeps in _KEEPS else Keeps.NOT,
+                keeps=_KEEPS.get(reading.keeps, Keeps.NOT),
                 refused_bytes=reading.refused_bytes,
                 is_suspended=bool(reading.is_suspended),
                 displaced_since_ns=reading.displaced_since_ns,
@@ -462,17 +464,17 @@ class ControlPage(SpacesTold, Away):
         lib.fgw_control_set_slice_ns(self.page, slice_ns)
 
 
-def _counted(counters: ffi.CData) -> dict[str, Any]:
-    """Counters by their names in Python. Of those that there are many of, what each number is, in words; a number that is nothing was written
-    by a worker that its guest took over."""
-    counted = {name: getattr(counters, name) for name in _PLAIN}
-    for name, member in _MEMBERS.items():
-        words, array = _WORDS[name], getattr(counters, member)
-        counts = ffi.unpack(array, len(array))
-        counted[name] = (
-            {words.get(number, "unknown"): count for number, count in enumerate(counts) if count} if any(counts) else {}
-        )
-    return counted
+def _counts(arrays: Mapping[str, Sequence[int]]) -> dict[str, dict[str, int]]:
+    """Counters that there are many of, by their names in Python, and in words."""
+    return {
+        name: {word: count for word, count in zip(words, arrays[member], strict=True) if count}
+        if member in arrays
+        else {}
+        for name, member, words in _MANY
+    }
+
+
+_bound = lru_cache(Bound)
 
 
 @lru_cache(maxsize=32)

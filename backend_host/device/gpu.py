@@ -200,9 +200,14 @@ class Gpu:
         )
 
     def statistics(
-        self, vgpus: Mapping[int, str], accounts: Collection[VgpuReading], nr_worker_deaths: int
+        self,
+        vgpus: Mapping[int, str],
+        accounts: Collection[VgpuReading],
+        demands: Mapping[int, float | None],
+        nr_worker_deaths: int,
     ) -> GpuStatistics:
-        """What this Gpu is and does, with the vGPUs on it, their names by their numbers, their accounts, and deaths of their workers."""
+        """What this Gpu is and does, with the vGPUs on it, their names by their numbers, their accounts, what each wants, and deaths of their
+        workers."""
         used_ns = {account.vgpu: account.used_ns for account in accounts}
         return GpuStatistics(
             **vars(self.device_statistics()),
@@ -213,7 +218,7 @@ class Gpu:
             slice_ns=self.page.slice_ns,
             used_ns=self.used_ns(accounts),
             used_bytes=sum(account.memory_bytes for account in accounts),
-            demand=self._demand(self.demands(accounts)),
+            demand=self._demand(demands),
             recent_shares=dict(zip(WINDOWS_S, self.keeper.all_recent_shares(used_ns), strict=True)),
             nr_worker_deaths=self.retired_deaths + nr_worker_deaths,
             vgpus=tuple(vgpus.values()),

@@ -144,7 +144,7 @@ def test_what_users_read_stands_where_it_stood() -> None:
 def test_totals_add_up() -> None:
     one = ClientStatistics("a", 0, 1, nr_calls=2, memory_bytes=3, whole={"graph": 1})
     two = ClientStatistics("b", 1, 2, nr_calls=5, memory_bytes=7, whole={"graph": 2, "clusters": 4})
-    totals = Totals().plus(one).plus(two)
+    totals = Totals().plus([one]).plus([two])
     assert totals == Totals(nr_clients=2, nr_calls=7, whole={"graph": 3, "clusters": 4})
     assert {field.name for field in dataclasses.fields(TotalCounters)} == {
         field.name for field in dataclasses.fields(Totals)

@@ -112,13 +112,13 @@ def played(monkeypatch: pytest.MonkeyPatch) -> type[PlayedTrial]:
 
 
 def test_each_gpu_knows_what_was_found(gpus: list[Gpu], played: type[PlayedTrial]) -> None:
-    assert [gpu.statistics({}, (), 0).has_mover for gpu in gpus] == [None] * len(gpus)
+    assert [gpu.statistics({}, (), {}, 0).has_mover for gpu in gpus] == [None] * len(gpus)
     trials = Trials(gpus)
     trials.start()
     assert [gpu.mover.wait(30) for gpu in gpus] == [""] * len(gpus)
     trials.stop()
     assert played.tried == [gpu.device.uuid for gpu in gpus]
-    assert [gpu.statistics({}, (), 0).has_mover for gpu in gpus] == [True] * len(gpus)
+    assert [gpu.statistics({}, (), {}, 0).has_mover for gpu in gpus] == [True] * len(gpus)
 
 
 def test_one_gpu_alone_is_not_tried(gpus: list[Gpu], played: type[PlayedTrial]) -> None:
