@@ -6,10 +6,10 @@ Wrong when: nobody notes anything for a while. A window then begins at the note 
 takes longer than a window: it is charged as it ends, all at once, so that a share may be above 1.
 """
 
+import math
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scheduler.elastic import ACTIVE_NS
 
@@ -23,22 +23,22 @@ _MOST_NS = WINDOWS_S[-1] * 1_000_000_000
 class _Kept:
     """Moments, and the GPU time used until each, both in ns; the oldest first. One is older than the longest window, if any can be."""
 
-    notes: deque[tuple[int, int]] = field(default_factory=deque)
+    notes: list[tuple[int, int]]
     active_ns: int = -ACTIVE_NS
     """When it was last seen active."""
 
     def note(self, now_ns: int, used_ns: int) -> None:
-        if self.notes and now_ns - self.notes[-1][0] < APART_NS:
+        if now_ns - self.notes[-1][0] < APART_NS:
             return
         self.notes.append((now_ns, used_ns))
         while len(self.notes) > 1 and self.notes[1][0] <= now_ns - _MOST_NS:
-            self.notes.popleft()
+            del self.notes[0]
 
     def shares(self, now_ns: int, used_ns: int) -> tuple[float, ...]:
-        notes, shares = list(self.notes), []
+        shares = []
         for window_s in WINDOWS_S:
-            place = bisect_right(notes, now_ns - window_s * 1_000_000_000, key=lambda note: note[0])
-            since_ns, then_ns = notes[max(0, place - 1)]
+            place = bisect_right(self.notes, (now_ns - window_s * 1_000_000_000, math.inf))
+            since_ns, then_ns = self.notes[max(0, place - 1)]
             shares.append((used_ns - then_ns) / (now_ns - since_ns) if now_ns > since_ns else 0.0)
         return tuple(shares)
 
@@ -52,11 +52,11 @@ class UseHistory:
         """GPU time of each as last noted, in ns."""
         self._gone_ns = 0
         """That of those that have gone, less what any had used before it came."""
-        self._all = _Kept(deque([(now_ns, 0)]))
+        self._all = _Kept([(now_ns, 0)])
 
     def begin(self, vgpu: int, now_ns: int, used_ns: int = 0) -> None:
         """It has come; what it had used before is of another history."""
-        self._kept[vgpu] = _Kept(deque([(now_ns, used_ns)]))
+        self._kept[vgpu] = _Kept([(now_ns, used_ns)])
         self._used[vgpu] = used_ns
         self._gone_ns -= used_ns
 

@@ -1,6 +1,6 @@
 """What the daemon tells a guest of its own vGPU, in the first page of the region: told.h has the reasons."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ivshmem import _ivshmem
@@ -32,7 +32,7 @@ class Told:
 def write_told(region: Region, number: int, told: Told) -> None:
     """The `number`th time. What does not fit a field is told as the most that it can hold: workers, who count, are not trusted."""
     values = ffi.new("struct fgv_told_values *")
-    for name, value in asdict(told).items():
+    for name, value in vars(told).items():
         most = _MAX_32 if name == "weight" or name.endswith("_permille") else _MAX_64
         setattr(values, name, _NOT_ACTIVE if value is None else min(max(0, value), most))
     lib.fgv_told_write(region.c_region, number & (_MAX_32 >> 1), values)
