@@ -9,7 +9,8 @@ Wrong when: what a counter says of one program adds up to nothing, as an error o
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, repeat
+from operator import attrgetter
 from typing import Any, Literal
 
 from backend_host.counters import Counter
@@ -81,21 +82,20 @@ def _total(counter: Counter) -> Callable[[VGpuStatistics], Any]:
     name = counter.shown_name
     if counter.unit == "ns":
         return lambda vgpu: getattr(vgpu.totals, name) / NS
-    return lambda vgpu: getattr(vgpu.totals, name)
+    return attrgetter(f"totals.{name}")
 
 
 def _sum(counter: Counter) -> Callable[[VGpuStatistics], Any]:
-    name = counter.name
-    return lambda vgpu: sum([getattr(client, name) for client in vgpu.clients])
+    of_client = attrgetter(counter.name)
+    return lambda vgpu: sum(map(of_client, vgpu.clients))
 
 
 def _histogram(counter: Counter) -> Callable[[VGpuStatistics], Histogram]:
-    words = counter.words
+    words, counts_of, sum_of = counter.words, attrgetter(f"totals.{counter.name}"), attrgetter(f"totals.{counter.sum}")
     bounds = (*(repr(bound / NS) for bound in counter.bounds_ns), "+Inf")
 
     def read(vgpu: VGpuStatistics) -> Histogram:
-        counts = getattr(vgpu.totals, counter.name)
-        upto = [*accumulate([counts.get(word, 0) for word in words])]
-        return Histogram(bounds, upto, getattr(vgpu.totals, counter.sum) / NS)
+        counts = counts_of(vgpu)
+        return Histogram(bounds, [*accumulate(map(counts.get, words, repeat(0)))], sum_of(vgpu) / NS)
 
     return read

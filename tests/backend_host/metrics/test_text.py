@@ -21,7 +21,18 @@ from tests.backend_host.metrics.scraping import of, read
 from tests.promtool import needs_promtool, promtool
 
 IN_NONE = {"class": "fair", "space": ""}
-HOSTILE = ['a"} 1\nfairgv_vgpu_weight{vgpu="other', "a\\", "a\nb", "{}", "\ud800", "x" * 300, '\\"', "\x00", "ä"]
+HOSTILE = [
+    "%s%%",
+    'a"} 1\nfairgv_vgpu_weight{vgpu="other',
+    "a\\",
+    "a\nb",
+    "{}",
+    "\ud800",
+    "x" * 300,
+    '\\"',
+    "\x00",
+    "ä",
+]
 GPU = GpuStatistics(
     name="a device",
     kind="soft",
