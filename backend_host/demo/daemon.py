@@ -1,25 +1,20 @@
 """A fairgv-host for the demo alone, and what it tells of vGPUs."""
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from backend_host.cli import host_command
+from backend_host.config import load_config
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
+from backend_host.launching import launch, wait_for_end, wait_for_start
+from backend_host.state_dir import read_log_tail
 from backend_host.vm.interrupts import delayed_signals
-from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
-from backend_host.walls.settings import WALLS
-
-START_LIMIT_S = 180
-END_LIMIT_S = 30
 
 
 @dataclass(frozen=True)
@@ -46,56 +41,48 @@ class Reading:
 
 
 class PrivateDaemon:
-    """A fairgv-host of our own in the foreground, so that it is our child from the first moment on. A context manager.
+    """A fairgv-host of our own, which ends when we do, however that comes about, and leaves nothing then. A context manager.
 
     `web` is the address of the page for operators, if it is to serve that.
     """
 
     def __init__(self, state_dir: Path, libvirt_uri: str, web: str = "") -> None:
         self._state_dir = state_dir
-        self._web = web
-        self._config = state_dir / "config.toml"
-        self._log = state_dir / "daemon.log"
-        self._libvirt_uri = libvirt_uri
-        self._softgpu_state = SHARED_MEMORY_FOLDER / state_dir.name
-        """Where softgpu, if it comes to that, keeps what its processes share: a device for the demo alone, which goes with it."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._config = load_config(
+            None,
+            state_dir=state_dir,
+            device="auto",
+            libvirt_uri=libvirt_uri,
+            web=web,
+            is_private=True,
+            goes_around=True,
+        )
+        self._daemon: tuple[int, socket.socket] | None = None
 
     def __enter__(self) -> Self:
-        settings = {"libvirt_uri": self._libvirt_uri, "web": self._web}
-        walls = f"[walls]\nallow_missing = {json.dumps(WALLS)}\n"  # its guests are its own; the log says which are not to be had
-        self._config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()) + walls)
-        command = [sys.executable, "-m", "backend_host.cli", "--state-dir", str(self._state_dir), "start"]
+        softgpu = {
+            "FAIRGV_SOFTGPU_STATE": str(self._state_dir / "device")
+        }  # if it comes to that: it goes with the folder
         try:
-            with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    [*command, "--config", str(self._config), "--device", "auto", "--foreground"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, "FAIRGV_SOFTGPU_STATE": str(self._softgpu_state)},
-                    start_new_session=True,
-                )
-            self._await_answer()
+            with delayed_signals():
+                self._daemon = launch(self._config, os.environ | softgpu)
+            wait_for_start(self._config, self._daemon[1])
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._process is None:
+        if self._daemon is None:
             return
-        with delayed_signals():
-            self._process.terminate()
-            try:
-                self._process.wait(END_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        pid, other_end = self._daemon
+        with delayed_signals(), other_end:
+            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(FairGVError):
+                wait_for_end(pid)
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # a child that it was starting just then
-            for left in self._softgpu_state.parent.glob(f"{self._softgpu_state.name}.*"):
-                left.unlink(missing_ok=True)
+                os.killpg(pid, signal.SIGKILL)  # and a child that it was starting just then
+            os.waitpid(pid, 0)
 
     def command(self, *arguments: str) -> str:
         """One `fairgv-host` command, as a user would type it. Raises FairGVError with what it says."""
@@ -121,16 +108,4 @@ class PrivateDaemon:
 
     def log_tail(self) -> str:
         """The last lines of what the daemon and its workers said."""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
-
-    def _await_answer(self) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + START_LIMIT_S
-        while True:
-            try:
-                self.status()
-                return
-            except FairGVError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise FairGVError(f"the daemon does not start:\n{self.log_tail()}") from error
-                time.sleep(0.1)
+        return read_log_tail(self._config.log_path)

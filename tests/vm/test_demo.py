@@ -116,3 +116,13 @@ def test_interrupt_leaves_nothing(folder: Path, line: str, nr_regions: int) -> N
     assert demo.returncode == 128 + signal.SIGINT, rest
     assert "everything is cleaned up" in rest
     traces.assert_none()
+
+
+def test_it_leaves_nothing_when_it_is_killed_either(folder: Path) -> None:
+    traces = Traces(folder)
+    with running(COMMAND, env=environment(folder), stdout=subprocess.PIPE) as demo:
+        assert demo.stdout is not None
+        assert any("vm-two: defined" in printed for printed in demo.stdout)
+        assert traces.find_regions() == len(PLANS)
+        demo.kill()
+    traces.assert_none()
