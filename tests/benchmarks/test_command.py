@@ -194,6 +194,27 @@ def test_mps_that_serves_nobody_is_refused_and_told_to_quit(control: Path, monke
     assert control.read_text() == "-d\nquit -t 1\n"
 
 
+WITH_MPS = """
+import sys
+from pathlib import Path
+from benchmarks import mps
+mps.build = lambda _name: Path("/bin/true")
+with mps.mps_server("cuda") as environment:
+    print(environment["CUDA_MPS_PIPE_DIRECTORY"], flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_mps_is_told_to_quit_where_who_started_it_is_killed(control: Path) -> None:
+    with running([sys.executable, "-c", WITH_MPS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as benchmark:
+        assert benchmark.stdout is not None
+        folder = Path(benchmark.stdout.readline().strip()).parent
+        assert folder.is_dir()
+        benchmark.kill()
+    wait_until(lambda: not folder.exists(), "its folder is gone")
+    assert control.read_text() == "-d\nquit -t 1\n"
+
+
 def test_mps_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotMeasurableError, match=f"there is no {CONTROL} on this machine"), mps_server("cuda"):
