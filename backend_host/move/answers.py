@@ -12,7 +12,7 @@ from backend_host.move.interface import Move, Moves
 from backend_host.move.leaving import leaving
 from backend_host.move.plan import Plan
 from backend_host.move.words import AUTO, UNDER_WAY
-from backend_host.service.events import printable
+from backend_host.service.events import UNCHANGED, printable
 from backend_host.vgpu_table import VGpuTable
 from scheduler.balance import MODES, OFF
 
@@ -103,8 +103,10 @@ class MoveAnswers:
 
     def _drain(self, session: Session, request: Message) -> Message:
         gpu = find(self._daemon.gpus, str(request["gpu"]))
+        was_drained = gpu.is_drained
         self._daemon.drains.set(gpu, is_drained=True)
         return {
+            UNCHANGED: was_drained,
             "text": f"GPU {gpu.number} is drained: no vGPU comes to it until fairgv-host undrain {gpu.number}",
             "number": gpu.number,
         }
@@ -112,7 +114,7 @@ class MoveAnswers:
     def _undrain(self, session: Session, request: Message) -> Message:
         gpu = find(self._daemon.gpus, str(request["gpu"]))
         if not gpu.is_drained:
-            return {"text": f"GPU {gpu.number} is not drained"}
+            return {"text": f"GPU {gpu.number} is not drained", UNCHANGED: True}
         self._daemon.drains.set(gpu, is_drained=False)
         self._daemon.try_again()
         return {"text": f"GPU {gpu.number} takes vGPUs again"}

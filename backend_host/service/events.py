@@ -28,6 +28,8 @@ MAX_REFUSALS = 20
 MAX_LETTERS = 1000
 """Of a refusal that are told: it may have all that was asked for in it."""
 _MINUTE_S = 60.0
+UNCHANGED = "is_unchanged"
+"""The key of an answer to a request for a change that is true where all was so already: that is no event."""
 
 log = logging.getLogger("fairgv.events")
 

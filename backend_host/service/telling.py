@@ -7,7 +7,7 @@ from typing import Any
 from backend_host.entitlement import KEYS
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message, Session
-from backend_host.service.events import Events, printable
+from backend_host.service.events import UNCHANGED, Events, printable
 from backend_host.service.roles import Roles
 from backend_host.vgpu import VGpu
 
@@ -56,7 +56,7 @@ def told(
         if operation in _REFUSED:
             events.refused(session.uid, f"{operation}: {error}", **about, old=old)
         raise
-    if not is_change:
+    if not is_change or answer.get(UNCHANGED):
         return
     if operation == "reload":
         changes = answer.get("changes", ())
