@@ -193,6 +193,7 @@ class Daemon:
         except RefusedError as error:
             self._events.refused(session.uid, str(error))
             raise
+        session.is_trusted |= not self._roles.is_limited(session)
 
 
 def serve(config: Config, ready_fd: int | None) -> int:

@@ -34,7 +34,8 @@ MAX_LINE_BYTES = 1 << 16
 MAX_CONNECTIONS = 64
 """Of one user who is not root, nor the daemon's own: a program under `fairgv-run` has one."""
 MAX_AT_ONCE = 2
-"""Requests of such a user that are answered at the same time: with each more all other threads of the daemon run later."""
+"""Requests of a user who is no administrator either that are answered at the same time: with each more all other threads of the daemon run
+later. An administrator's may take minutes, as an `attach` does that waits for libvirt, and are not to hold up his `stop`."""
 _END_S = 10.0
 _RETRY_S = 0.1
 _SO_PEERGROUPS = 59
@@ -129,6 +130,8 @@ class Session:
     def __init__(self, uid: int, groups: frozenset[int] = frozenset()) -> None:
         self.uid = uid
         self.groups = groups
+        self.is_trusted = _is_trusted(uid)
+        """It waits for no other request of its user. Who admits it may say so of more."""
         self.connection: socket.socket | None = None
         """To who asks, for what is kept beyond this process."""
         self.opened: set[Hashable] = set()
@@ -319,7 +322,7 @@ class Server:
 
     def _answer(self, session: Session, connection: socket.socket, line: bytes) -> None:
         try:
-            with self._place_of(session.uid):
+            with self._place_of(session):
                 answer = _line(self._handle(session, line))
             self._send(session, connection, answer)  # who does not read it keeps nobody waiting
         finally:
@@ -328,12 +331,12 @@ class Server:
             if after_answer is not None:
                 after_answer()
 
-    def _place_of(self, uid: int) -> contextlib.AbstractContextManager[object]:
+    def _place_of(self, session: Session) -> contextlib.AbstractContextManager[object]:
         """Around an answer to this user; waits for a place."""
-        if _is_trusted(uid):
+        if session.is_trusted:
             return contextlib.nullcontext()
         with self._guard:
-            return self._places[uid]
+            return self._places[session.uid]
 
     @staticmethod
     def _send(session: Session, connection: socket.socket, answer: bytes) -> None:

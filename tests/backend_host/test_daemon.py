@@ -123,6 +123,15 @@ def test_only_the_owner_may_change_anything(operation: str, tmp_path: Path) -> N
         requests.answer(Session(os.geteuid() + 1), {"op": operation, "domain": "vm"})
 
 
+@pytest.mark.parametrize(("group", "is_trusted"), [(7, False), (8, True)])
+def test_an_administrator_waits_for_none_of_his_own_requests(group: int, is_trusted: bool, tmp_path: Path) -> None:
+    daemon = Daemon(config(tmp_path), Manager())
+    daemon._roles = Roles("fairgv", "fairgv-admin", 7, 8)
+    session = Session(os.geteuid() + 1, frozenset({group}))
+    daemon._admit(session)
+    assert session.is_trusted == is_trusted
+
+
 def test_a_daemon_that_begins_says_so(tmp_path: Path) -> None:
     """Commands of the daemon before may ask while parts are put together."""
     with pytest.raises(RefusedError, match="about to begin"):

@@ -182,13 +182,15 @@ def test_a_peer_of_the_daemon_before_is_answered_and_served(tmp_path: Path, peer
 
 
 @contextlib.contextmanager
-def peers_of(server: Server, uids: Sequence[int]) -> Iterator[list[socket.socket]]:
-    """Of these users."""
+def peers_of(server: Server, uids: Sequence[int], *, are_trusted: bool = False) -> Iterator[list[socket.socket]]:
+    """Of these users. `are_trusted`: as whoever admits them says."""
     with contextlib.ExitStack() as stack:
         peers = []
         for uid in uids:
             ours, theirs = socket.socketpair()
-            server.adopt(ours, Session(uid))
+            session = Session(uid)
+            session.is_trusted |= are_trusted
+            server.adopt(ours, session)
             peers.append(stack.enter_context(theirs))
         yield peers
     server.stop()
@@ -245,6 +247,27 @@ def test_a_user_who_asks_for_much_keeps_no_other_waiting(tmp_path: Path, other: 
         is_over.set()
         for peer in peers[:-1]:
             assert answer_of(peer) == {"uid": ALICE}
+
+
+def test_who_is_trusted_waits_for_none_of_its_own_requests(tmp_path: Path) -> None:
+    are_begun, is_over = threading.Barrier(MAX_AT_ONCE + 1), threading.Event()
+
+    def answer(session: Session, request: Message) -> Message:
+        if request["op"] == "attach":
+            are_begun.wait()
+            is_over.wait()
+        return {}
+
+    server = Server(tmp_path / "other.sock", answer)
+    with peers_of(server, [ALICE] * (MAX_AT_ONCE + 1), are_trusted=True) as peers:
+        for peer in peers[:-1]:
+            peer.sendall(b'{"op": "attach"}\n')
+        are_begun.wait()
+        peers[-1].sendall(b'{"op": "stop"}\n')
+        assert answer_of(peers[-1]) == {}
+        is_over.set()
+        for peer in peers[:-1]:
+            assert answer_of(peer) == {}
 
 
 def test_an_answer_that_nobody_reads_keeps_nobody_waiting(tmp_path: Path) -> None:
