@@ -59,7 +59,9 @@ def test_nothing_comes_to_a_drained_gpu_until_it_is_undrained(host: Host) -> Non
     assert said(host, "undrain", "0") == "GPU 0 is not drained"
     assert gpu_of_a_new_vgpu(host) == 0
     events = [json.loads(line) for line in host_command(host.state_dir, "events", "--json").stdout.splitlines()]
-    assert [event["event"] for event in events if "drain" in event["event"]] == ["drain", "undrain"], "where nothing changed"
+    assert [event["event"] for event in events if "drain" in event["event"]] == ["drain", "undrain"], (
+        "where nothing changed"
+    )
 
 
 def test_a_gpu_that_is_not_there_is_told(host: Host) -> None:

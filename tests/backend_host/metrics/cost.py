@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-from backend_host.worker._worker import lib
+from backend_host.worker._worker import ffi, lib
 
 from backend_host.config import load_config
 from backend_host.device.gpu import serving
+from backend_host.device.readings import WorkerState
 from backend_host.devices import choose
 from backend_host.entitlement import PLAIN
+from backend_host.generate import FIRST_OFFSET
 from backend_host.history import APART_NS
 from backend_host.metrics.text import exposition
 from backend_host.statistics import DaemonStatistics
@@ -32,6 +34,7 @@ from tests.end_to_end.host import WALLS
 NR_VGPUS = 100
 NR_SCRAPES = 50
 REGION_BYTES = 256 << 20
+NR_COUNTERS = ffi.sizeof("struct fgw_counters") // 8
 HEAP_AGE_NS = 15_000_000_000
 MINUTE_NS = 60_000_000_000
 
@@ -48,10 +51,13 @@ def scrape(registry: VGpuRegistry) -> int:
 
 
 def run_programs(vgpu: VGpu, nr: int) -> None:
-    """From now on its caretaker tells of so many workers more."""
-    workers = []
-    for _ in range(nr):
-        slot, _ = attach(vgpu.gpu.page, vgpu.index)
+    """From now on its caretaker tells of so many workers, that have counted something of everything."""
+    workers = vgpu.caretaker.workers()
+    for _ in range(nr - len(workers)):
+        slot, grantee = attach(vgpu.gpu.page, vgpu.index)
+        ffi.cast("uint32_t *", grantee.slot)[0] = WorkerState.SERVING
+        counters = ffi.cast("char *", grantee.slot) + FIRST_OFFSET
+        ffi.memmove(counters, ffi.new("uint64_t[]", [1] * NR_COUNTERS), 8 * NR_COUNTERS)
         worker = WorkerProcess(Slot(vgpu.gpu.page, slot), SimpleNamespace(kill=lambda: None), socket.socket())  # type: ignore[arg-type]
         worker.is_ended.set()
         workers.append(worker)

@@ -56,7 +56,7 @@ def threads() -> list[threading.Thread]:
 def reading(host: Served) -> Iterator[None]:
     """Somebody who reads events, on a thread whose cost is not the daemon's."""
     stream = host.events()
-    reader = threading.Thread(target=read, args=(stream,), daemon=True)
+    reader = threading.Thread(target=read, args=(stream,), name="reader", daemon=True)
     reader.start()
     yield
 
