@@ -16,3 +16,9 @@ def name_argument(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("a name, and not nothing")
     return text
+
+
+def take_state_dir(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Behind each of these commands, too: before it is where help has it."""
+    for command in commands.choices.values():
+        command.add_argument("--state-dir", type=path_argument, default=argparse.SUPPRESS, help=argparse.SUPPRESS)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend_host import config_commands, hand_overs, output
-from backend_host.arguments import name_argument, path_argument
+from backend_host.arguments import name_argument, path_argument, take_state_dir
 from backend_host.config import (
     PACKAGE_ROOT,
     PREEMPTIONS,
@@ -200,6 +200,7 @@ def make_parser() -> argparse.ArgumentParser:
         "domain", type=name_argument, metavar="DOMAIN", help="or the name of a vGPU that was attached with --shm"
     )
     detach.set_defaults(run=_detach)
+    take_state_dir(commands)
     return parser
 
 

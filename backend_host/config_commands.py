@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from backend_host import output
-from backend_host.arguments import path_argument
+from backend_host.arguments import path_argument, take_state_dir
 from backend_host.config import SYSTEM_FILE, Config, problems, read_file
 from backend_host.config_keys import TABLES, toml, written
 
@@ -43,6 +43,7 @@ def add_command(
     add_settings(shown)
     shown.add_argument("--json", action="store_true", help="for programs; sizes in bytes")
     shown.set_defaults(run=run_show)
+    take_state_dir(below)
 
 
 def show(config: Config, file: Path | None, given: Mapping[str, object], *, is_json: bool) -> int:

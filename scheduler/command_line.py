@@ -44,7 +44,15 @@ def abandon() -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """One that tells when its help cannot be written. That of argparse ends as if it was."""
+    """One that tells when its help cannot be written, where that of argparse ends as if it was; and of a word that a command does not know,
+    how that command is used, where argparse has the usage of what is around it."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """See argparse; there is nothing unknown."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if file is None or file is not sys.stdout:

@@ -156,6 +156,33 @@ def test_nothing_is_no_name(words: list[str], capsys: pytest.CaptureFixture[str]
     assert "a name, and not nothing" in capsys.readouterr().err
 
 
+def test_the_state_dir_may_stand_behind_the_command(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--state-dir", str(state_dir), "status"]) == 0
+    before = capsys.readouterr().out
+    assert main(["status", "--state-dir", str(state_dir)]) == 0
+    assert capsys.readouterr().out == before
+
+
+def test_so_it_may_behind_one_of_two_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "show", "--json", "--state-dir", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["keys"]["state_dir"] == {"value": str(tmp_path), "from": "option"}
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [(["list", "web"], "fairgv-host list "), (["config", "show", "web"], "fairgv-host config show ")],
+)
+def test_of_a_word_too_many_the_usage_is_that_of_the_command(
+    words: list[str], usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: {usage}")
+    assert said.endswith(f"{usage.strip()}: error: unrecognized arguments: web\n")
+
+
 @pytest.mark.parametrize(
     ("command", "told"), [(["start", "--device", "soft"], "cannot listen on"), (["status"], "cannot reach a daemon on")]
 )
