@@ -63,6 +63,7 @@ _MANY = (
 )
 """Counters that there are many of: name in Python, member of struct fgw_counters, and what each of its numbers is."""
 _VGPU, _WORKER = Unpacking("struct fgw_vgpu_reading"), Unpacking("struct fgw_worker_reading")
+_WANT = Unpacking("struct fgw_demand_reading")
 _STATES = {int(each): each for each in WorkerState}
 _SLEEPS = {int(each): each for each in Sleep}
 _KEEPS = {int(each): each for each in Keeps}
@@ -372,10 +373,8 @@ class ControlPage(SpacesTold, Away):
         readings = ffi.new(f"struct fgw_demand_reading[{MAX_WORKERS}]")
         nr = lib.fgw_control_demands(self.page, readings)
         return [
-            WantReading(
-                *(one.slot, one.vgpu, one.pid, bool(one.waits)), one.gpu_ns, one.busy_ns, one.waited_ns, one.last_error
-            )
-            for one in readings[0:nr]
+            WantReading(slot, vgpu, pid, bool(waits), gpu_ns, busy_ns, waited_ns, last_error)
+            for slot, vgpu, pid, waits, last_error, gpu_ns, busy_ns, waited_ns in _WANT.each(readings, nr)
         ]
 
     def holder(self) -> Grant:

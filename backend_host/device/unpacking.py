@@ -21,8 +21,9 @@ class Unpacking:
         """`kind`: of C, as `struct fgw_vgpu_reading`."""
         whole = ffi.typeof(kind)
         members = list(_members(whole, 0))
-        self._ones = struct.Struct(_format([(at, code) for _, at, nr, code in members if not nr]))
-        self._many = struct.Struct(_format([(at, f"{nr}{code}") for _, at, nr, code in members if nr]))
+        self._nr_bytes = ffi.sizeof(whole)
+        self._ones = struct.Struct(_format([(at, code) for _, at, nr, code in members if not nr], self._nr_bytes))
+        self._many = struct.Struct(_format([(at, f"{nr}{code}") for _, at, nr, code in members if nr], self._nr_bytes))
         self._names = tuple(name for name, _, nr, _ in members if not nr)
         ends = list(itertools.accumulate(nr for _, _, nr, _ in members if nr))
         arrays = [name for name, _, nr, _ in members if nr]
@@ -31,6 +32,10 @@ class Unpacking:
     def ones(self, data: ffi.CData) -> dict[str, Any]:
         """The members of a struct that are no arrays, by their names, of a pointer to it. Texts are bytes with what is behind their ends."""
         return dict(zip(self._names, self._ones.unpack_from(ffi.buffer(data)), strict=True))
+
+    def each(self, data: ffi.CData, nr: int) -> Iterator[tuple[Any, ...]]:
+        """The same of the first `nr` of an array of structs, in the order in which members stand there."""
+        return self._ones.iter_unpack(ffi.buffer(data, nr * self._nr_bytes))
 
     def arrays(self, data: ffi.CData) -> dict[str, tuple[int, ...]]:
         """Those that are, but for those of zeros alone."""
@@ -62,9 +67,9 @@ def _members(kind: ffi.CType, begin: int) -> Iterator[tuple[str, int, int, str]]
             yield name, at, 0, _CODES[inner.cname]
 
 
-def _format(members: Iterable[tuple[int, str]]) -> str:
-    """For `struct`: these codes at these offsets."""
+def _format(members: Iterable[tuple[int, str]], nr_bytes: int) -> str:
+    """For `struct`: these codes at these offsets, and so many bytes in all."""
     text = "="
     for at, code in members:
         text += f"{at - struct.calcsize(text)}x{code}"
-    return text
+    return f"{text}{nr_bytes - struct.calcsize(text)}x"

@@ -44,6 +44,14 @@ def test_every_member_is_read_as_cffi_reads_it(kind: str) -> None:
     assert {**ones, **arrays} == members(data, ffi.typeof(kind))
 
 
+def test_structs_of_an_array_are_read_one_behind_the_other() -> None:
+    kind, readings = "struct fgw_demand_reading", ffi.new("struct fgw_demand_reading[3]")
+    for number, reading in enumerate(readings):
+        reading.slot, reading.waited_ns = number, number << 40
+    found = list(Unpacking(kind).each(readings, 2))
+    assert found == [tuple(members(readings[number], ffi.typeof(kind)).values()) for number in range(2)]
+
+
 def test_arrays_of_zeros_are_left_out() -> None:
     data, unpacking = ffi.new("struct fgw_worker_reading *"), Unpacking("struct fgw_worker_reading")
     assert unpacking.arrays(data) == {}
