@@ -83,7 +83,9 @@ class Watchdog(Looking):
             self._tried(self._look_now, log, "a look at whose work keeps others waiting failed")
 
     def _look_now(self) -> None:
-        self.look(self._page.workers(), time.monotonic_ns())
+        """All workers are read where there is one to judge."""
+        has_stalled = any(want.stalled_since_ns for want in self._page.wants())
+        self.look(self._page.workers() if has_stalled else (), time.monotonic_ns())
 
     def look(self, workers: Sequence[WorkerReading], now_ns: int) -> None:
         """One look at all workers; what the thread does again and again."""

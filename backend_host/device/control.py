@@ -373,8 +373,10 @@ class ControlPage(SpacesTold, Away):
         readings = ffi.new(f"struct fgw_demand_reading[{MAX_WORKERS}]")
         nr = lib.fgw_control_demands(self.page, readings)
         return [
-            WantReading(slot, vgpu, pid, bool(waits), gpu_ns, busy_ns, waited_ns, last_error)
-            for slot, vgpu, pid, waits, last_error, gpu_ns, busy_ns, waited_ns in _WANT.each(readings, nr)
+            WantReading(slot, vgpu, pid, bool(waits), gpu_ns, busy_ns, waited_ns, last_error, stalled_since_ns)
+            for slot, vgpu, pid, waits, last_error, gpu_ns, busy_ns, waited_ns, stalled_since_ns in _WANT.each(
+                readings, nr
+            )
         ]
 
     def holder(self) -> Grant:

@@ -163,6 +163,8 @@ class WantReading(NamedTuple):
     waited_ns: int
     last_error: int = 0
     """Of the last call that failed, a CUresult; 0: none did."""
+    stalled_since_ns: int = 0
+    """It has work on the device, and none has ended since; 0: it has none."""
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,17 @@ import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
+from backend_host.worker._worker import ffi
 
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import WorkerReading, WorkerState
 from backend_host.watchdog import Watchdog
+from tests.backend_host.grantees import attach
 
 S = 1_000_000_000
 LIMIT_NS = 10 * S
+STALLED = 1
+"""The member of struct fgw_worker_slot, as words of 64 bits are counted."""
 
 
 def worker(slot: int, vgpu: int, stalled_since_ns: int = 0, *, is_waiting: bool = False, pid: int = 0) -> WorkerReading:
@@ -75,6 +79,22 @@ def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
         assert all(looks.acquire(timeout=30) for _ in range(3))
         watchdog.stop()
     assert caplog.text.count("a look at whose work keeps others waiting failed") == 1, "it is said once"
+
+
+def test_workers_are_looked_at_where_work_of_one_does_not_end() -> None:
+    looked: list[list[int]] = []
+
+    class Noting(Watchdog):
+        def look(self, workers: Sequence[WorkerReading], now_ns: int) -> None:
+            looked.append([each.slot for each in workers])
+
+    with ControlPage.create(6_000_000) as page:
+        (slot, grantee), (other, _) = (attach(page, page.vgpu_take()) for _ in range(2))
+        watchdog = Noting(page, LIMIT_NS, lambda *_: None)
+        watchdog._look_now()
+        ffi.cast("uint64_t *", grantee.slot)[STALLED] = 5
+        watchdog._look_now()
+    assert looked == [[], [slot, other]]
 
 
 def test_one_that_could_not_be_ended_is_ended_at_the_next_look(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

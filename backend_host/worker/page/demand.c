@@ -19,6 +19,7 @@ static struct fgw_demand_reading read_one(struct fgw_control *control, uint32_t 
         .gpu_ns = counted(&own->gpu_ns),
         .busy_ns = counted(&own->busy_ns),
         .waited_ns = counted(&own->wait_ns) + counted(&own->limited_ns) + counted(&own->displaced_ns),
+        .stalled_since_ns = counted(&own->stalled_since_ns),
     };
 }
 

@@ -18,7 +18,8 @@ struct fgw_demand_reading {
     uint64_t last_error; /* a CUresult */
     uint64_t gpu_ns;
     uint64_t busy_ns;
-    uint64_t waited_ns; /* for a turn, for its limit, and for its memory, waits that have ended */
+    uint64_t waited_ns;        /* for a turn, for its limit, and for its memory, waits that have ended */
+    uint64_t stalled_since_ns; /* it has work on the device, and none has ended since; 0: it has none */
 };
 
 /* Reads those that serve a program, and tells how many there are; there is room for FGW_MAX_WORKERS. */
