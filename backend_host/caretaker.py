@@ -20,12 +20,14 @@ from backend_host.window import Window
 from backend_host.worker_process import WorkerProcess, stop_all
 from backend_host.workers import Assignment, Workers
 from ivshmem.bells import Bells
-from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Region
+from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Region, Wake
 
 _LOOK_S = 1.0
 """Without an announcement: so soon what nobody announces is seen, a beat that stands still say."""
 _QUIET_S = 5.0
 """The same while there is no program. To wake takes 40 us, and a host may have hundreds of regions in which nothing happens."""
+_UNRUNG_S = 0.2
+"""The same where we sleep until the guest rings: one without the kernel module announces, and rings nothing."""
 _ASKED_NS = 100_000_000_000
 """A program waits so long for what its worker shares with others. Its guest waits 120 s for a worker."""
 _HANGS_S = 30.0
@@ -245,9 +247,16 @@ class Caretaker:
                 self._nr_failures += 1
                 if self._nr_failures & (self._nr_failures - 1) == 0:  # the 1st, 2nd, 4th, 8th: a guest may be the cause
                     log.exception("%s: looking after the region failed; trying again", self._owner.name)
-            if self._region.wait_announce(_LOOK_S if self._entries or self._must_renew else _QUIET_S):
+            if self._region.wait_announce(self.patience_s):
                 self._is_stopping.wait(max(0.0, looked_s + _LOOK_PAUSE_S - time.monotonic()))
         self._region.stop_beating()
+
+    @property
+    def patience_s(self) -> float:
+        """How long it sleeps without an announcement."""
+        if self._region.wake is Wake.BELL:
+            return _UNRUNG_S
+        return _LOOK_S if self._entries or self._must_renew else _QUIET_S
 
     def look(self, now_ns: int) -> None:
         """One look at the region and at the workers that ended; what the thread does at each announcement."""

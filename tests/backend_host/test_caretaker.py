@@ -11,7 +11,7 @@ from backend_host import caretaker
 from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Home
 from backend_host.device.control import ControlPageFullError
 from backend_host.errors import WorkerFailedError
-from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, ffi, lib
+from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, ffi, lib
 from tests.backend_host.played_region import PlayedWorkers, Scene
 
 MS = 1_000_000
@@ -286,6 +286,21 @@ def test_a_reset_is_seen_to_at_once(scene: Scene) -> None:
         pass
     scene.caretaker.renew()
     assert scene.region.wait_announce(0)
+
+
+def test_it_sleeps_longer_where_there_is_no_program(scene: Scene) -> None:
+    quiet_s = scene.caretaker.patience_s
+    scene.serve(0)
+    assert scene.caretaker.patience_s < quiet_s
+    assert scene.caretaker.patience_s < BEAT_LOST_SECONDS / 2
+
+
+def test_and_not_where_a_guest_may_not_ring(scene: Scene) -> None:
+    """One without the kernel module, in a machine with a doorbell."""
+    scene.serve(0)
+    patience_s = scene.caretaker.patience_s
+    scene.region.format(table_hash=7, wake=Wake.BELL)
+    assert scene.caretaker.patience_s < patience_s
 
 
 def test_a_reset_during_a_reset_is_not_forgotten(scene: Scene) -> None:
