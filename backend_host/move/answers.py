@@ -70,8 +70,10 @@ class MoveAnswers:
             raise RefusedError(f"no mode of balancing is called {mode!r}; there are {', '.join(MODES)}")
         if mode != OFF and len(self._daemon.gpus) < 2:
             raise RefusedError("this host has one Gpu: there is nothing to balance")
+        before = self._daemon.balancing.mode
         self._daemon.balancing.set_mode(mode)
-        return {"text": f"Gpus are balanced so: {self._daemon.balancing.mode}", "mode": self._daemon.balancing.mode}
+        now = self._daemon.balancing.mode
+        return {"text": f"Gpus are balanced so: {now}", "mode": now, UNCHANGED: now == before}
 
     def _tell_balancing(self, session: Session, request: Message) -> Message:
         return {"mode": self._daemon.balancing.mode}

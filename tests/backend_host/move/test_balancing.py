@@ -6,6 +6,7 @@ import pytest
 
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
+from backend_host.service.events import UNCHANGED
 from scheduler.balance import NR_LOOKS
 from tests.backend_host.move.conftest import MovingHost
 
@@ -77,6 +78,10 @@ def test_off_is_the_default(host: MovingHost) -> None:
     assert host.ask("balancing") == {"mode": "compact"}
     with pytest.raises(RefusedError, match="no mode of balancing is called 'best'; there are off, balance, compact"):
         host.ask("balance", mode="best")
+
+
+def test_the_mode_that_there_is_already_changes_nothing(host: MovingHost) -> None:
+    assert [host.ask("balance", mode=mode)[UNCHANGED] for mode in ("off", "compact", "compact")] == [True, False, True]
 
 
 def test_a_gpu_that_compact_left_empty_keeps_no_contexts(host: MovingHost, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from backend_host.cli import main
 from backend_host.errors import RefusedError
 from backend_host.ipc import Message, Server, Session
-from backend_host.service.events import MAX_REFUSALS, Events
+from backend_host.service.events import MAX_REFUSALS, UNCHANGED, Events
 from backend_host.service.roles import Roles
 from backend_host.service.telling import told
 
@@ -119,6 +119,13 @@ def test_a_change_and_a_refusal(path: Path) -> None:
     assert (attach["event"], attach["vgpu"], attach["domain"], attach["new"]) == ("attach", "vm", "vm", {"weight": 2})
     assert (refused["event"], refused["vgpu"], refused["text"]) == ("refusal", "x" * 64, "set: not there")
     assert (stop["event"], stop["uid"]) == ("refusal", 77_777)
+
+
+def test_a_change_that_changed_nothing(path: Path) -> None:
+    events = Events(path)
+    with told(events, ROOT, Session(0), {"op": "balance", "mode": "off"}, lambda _: None) as answer:
+        answer.update({"text": "Gpus are balanced so: off", UNCHANGED: True})
+    assert events.after(0) == []
 
 
 def test_the_command(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
