@@ -73,6 +73,7 @@ class Bound(enum.IntFlag):
     LINKS = 1 << 9
     DEVICE = 1 << 10
     OBJECTS = 1 << 11
+    ADDRESSES = 1 << 12
 
     def texts(self) -> list[str]:
         """For a person, behind a program's name."""
@@ -93,6 +94,7 @@ _BOUND = {
     Bound.LINKS: "links images",
     Bound.DEVICE: "has a process that does not reach the other device",
     Bound.OBJECTS: "has an object that did not come out equal",
+    Bound.ADDRESSES: "has an address of a module variable in memory or in a kernel",
 }
 
 

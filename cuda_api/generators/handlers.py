@@ -103,6 +103,8 @@ class _Handler:
     def argument(self, p: Parameter) -> str:
         if p.is_pointer:
             return f"&{p.name}"
+        if p.base == "CUdeviceptr":
+            return f"fgw_worker_address(worker, fixed->{p.name})"
         return p.name if p.base in HANDLES or p.base == "CUdevice" else f"fixed->{p.name}"
 
     def make_call(self) -> Iterator[str]:

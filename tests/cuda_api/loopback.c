@@ -79,6 +79,12 @@ CUresult fgw_worker_device(struct fgw_worker *any, int32_t device, CUdevice *nat
     return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+uint64_t fgw_worker_address(struct fgw_worker *any, uint64_t address)
+{
+    (void)any;
+    return address;
+}
+
 CUresult fgw_worker_can_bind(struct fgw_worker *any, enum fgv_handle_kind kind, uint64_t handle)
 {
     (void)any;

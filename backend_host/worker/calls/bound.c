@@ -164,6 +164,8 @@ uint32_t fgw_bound_of(struct fgw_worker *worker)
     for (uint32_t i = 0; i < FGW_NR_BOUND_BY_IMAGES; i++) {
         bits |= calls->bounds.nr_images[i] != 0 ? 1u << i : 0;
     }
+    bits |= worker->told.is_lost ? FGW_BOUND_VARIABLES : 0;
+    bits |= worker->told.nr_passed != 0 ? FGW_BOUND_ADDRESSES : 0;
     bits |= has_graphs(worker) ? FGW_BOUND_GRAPHS : 0;
     bits |= has_arrays(worker) ? FGW_BOUND_ARRAYS : 0;
     bits |= has_placed_memory(worker) ? FGW_BOUND_MEMORY : 0;

@@ -104,7 +104,7 @@ static bool check_side(struct fgw_worker *worker, const struct side *side, const
         return true;
     }
     native->type = CU_MEMORYTYPE_DEVICE;
-    native->device = side->address;
+    native->device = fgw_worker_address(worker, side->address);
     return side->place == FGV_PLACE_DEVICE;
 }
 

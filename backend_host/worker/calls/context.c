@@ -142,6 +142,7 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     fgw_pools_settle(worker);
     fgw_variants_drop_context(worker, context);
     fgw_handles_drop_context(worker, context);
+    fgw_told_forget_context(worker, context->handle);
     fgw_lanes_drop(worker, context);
     fgw_swap_drop_context(worker, context);
     fgw_event_time_forget();

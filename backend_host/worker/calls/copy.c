@@ -42,7 +42,8 @@ CUresult fgw_serve_cuMemcpyHtoDAsync_v2(struct fgw_worker *worker, const struct 
     }
     CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuMemcpyHtoDAsync_v2(fixed->destination, source, fixed->bytes, stream);
+        result = worker->driver.cuMemcpyHtoDAsync_v2(fgw_worker_address(worker, fixed->destination), source,
+                                                     fixed->bytes, stream);
     }
     if (result == CUDA_SUCCESS) {
         fgw_count(&worker->slot->to_device_bytes, fixed->bytes);
@@ -70,7 +71,8 @@ CUresult fgw_serve_cuMemcpyDtoHAsync_v2(struct fgw_worker *worker, const struct 
     }
     CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuMemcpyDtoHAsync_v2(destination, fixed->source, fixed->bytes, stream);
+        result = worker->driver.cuMemcpyDtoHAsync_v2(destination, fgw_worker_address(worker, fixed->source),
+                                                     fixed->bytes, stream);
     }
     if (result == CUDA_SUCCESS) {
         fgw_count(&worker->slot->from_device_bytes, fixed->bytes);

@@ -56,6 +56,7 @@ static CUresult kernel_in(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARA
     if (result != CUDA_SUCCESS) {
         return result;
     }
+    fgw_lead_parameters(worker, parameters, parameter_bytes);
     params->parameter_bytes = parameter_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &params->parameter_bytes,
                      CU_LAUNCH_PARAM_END};
@@ -137,6 +138,8 @@ static CUresult copy_in(struct fgw_worker *worker, const CUDA_MEMCPY_NODE_PARAMS
         return CUDA_ERROR_INVALID_VALUE;
     }
     *native = *copy;
+    native->srcDevice = fgw_worker_address(worker, copy->srcDevice);
+    native->dstDevice = fgw_worker_address(worker, copy->dstDevice);
     native->srcArray = from;
     native->dstArray = to;
     native->reserved0 = NULL;
@@ -198,6 +201,7 @@ static CUresult operations_in(struct fgw_worker *worker, const CUDA_BATCH_MEM_OP
         !fgw_operations_are_known(native->paramArray, native->count)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    fgw_operations_lead(worker, native->paramArray, native->count);
     return find_context(worker, sent->ctx, &native->ctx);
 }
 
@@ -214,6 +218,7 @@ static CUresult params_in(struct fgw_worker *worker, const CUgraphNodeParams *se
         return copy_in(worker, &sent->memcpy, params);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         native->memset = sent->memset;
+        native->memset.dst = fgw_worker_address(worker, sent->memset.dst);
         return find_context(worker, sent->memset.ctx, &native->memset.ctx);
     case CU_GRAPH_NODE_TYPE_HOST:
         fgw_host_node(worker, (uint64_t)(uintptr_t)sent->host.userData, FGV_HOST_NODE_PROGRAM, &native->host);
@@ -324,6 +329,7 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
     }
     if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         answer->address = params.native.alloc.dptr;
+        fgw_told_watch(worker, answer->address, rest.sent.alloc.bytesize);
         fgw_graph_memory_add(worker, fixed->graph, rest.sent.alloc.bytesize);
     }
     if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {

@@ -145,6 +145,8 @@ static CUresult copy_out(struct fgw_worker *worker, CUgraphNode node, CUDA_MEMCP
     if (result != CUDA_SUCCESS) {
         return result;
     }
+    to->srcDevice = fgw_told_as_told(worker, to->srcDevice);
+    to->dstDevice = fgw_told_as_told(worker, to->dstDevice);
     to->srcArray = array_out(worker, to->srcMemoryType, to->srcArray);
     to->dstArray = array_out(worker, to->dstMemoryType, to->dstArray);
     return CUDA_SUCCESS;
@@ -212,6 +214,7 @@ static CUresult params_out(struct fgw_worker *worker, const struct fgw_handle *h
         result = worker->driver.cuGraphMemsetNodeGetParams ? worker->driver.cuGraphMemsetNodeGetParams(node, &set)
                                                            : CUDA_ERROR_NOT_SUPPORTED;
         if (result == CUDA_SUCCESS) {
+            set.dst = fgw_told_as_told(worker, set.dst);
             memcpy(&params->memset, &set, sizeof(set));
         }
         return result;

@@ -35,6 +35,7 @@ struct kept {
 void fgw_kept_image_limit(struct fgw_worker *worker, uint64_t most_bytes)
 {
     worker->calls->most_kept_bytes = most_bytes;
+    fgw_told_want(worker, most_bytes != 0);
 }
 
 static bool attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint8_t *image,
@@ -75,6 +76,7 @@ bool fgw_kept_image_attach(struct fgw_worker *worker, enum fgv_handle_kind kind,
 void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     struct kept *kept = handle->object;
+    fgw_told_forget(worker, handle->kind, handle->number);
     if (kept) {
         fgw_bound_remove(worker, &kept->bound);
         worker->calls->kept_bytes -= kept->image_bytes;

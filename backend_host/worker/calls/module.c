@@ -153,9 +153,17 @@ static CUresult find_named(struct fgw_worker *worker, const struct fgw_request *
     if (result == CUDA_SUCCESS) {
         result = fgw_variable_find(worker, owner_kind, owner, name, &address, &bytes);
     }
-    *answer = (struct fgv_reply_cuModuleGetGlobal_v2){
-        .address = address, .bytes = bytes, .is_managed = result == CUDA_SUCCESS && is_managed(worker, address)};
-    return result;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    *answer = (struct fgv_reply_cuModuleGetGlobal_v2){.bytes = bytes, .is_managed = is_managed(worker, address)};
+    const struct fgw_told_variable variable = {.now = address,
+                                               .bytes = bytes,
+                                               .owner_kind = owner_kind,
+                                               .owner = number,
+                                               .context = worker->current ? worker->current->handle : 0,
+                                               .name = name};
+    return fgw_told_tell(worker, &variable, &answer->address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult fgw_serve_cuModuleGetGlobal_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)

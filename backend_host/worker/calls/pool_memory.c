@@ -90,6 +90,7 @@ static CUresult capture(struct fgw_worker *worker, uint64_t bytes, CUstream stre
     if (result == CUDA_SUCCESS) {
         fgw_graph_memory_add(worker, graph, bytes);
         *address = made;
+        fgw_told_watch(worker, made, bytes);
     }
     return result;
 }

@@ -13,6 +13,8 @@ const char *fgw_event_restore(struct fgw_worker *worker, const struct fgw_saved_
 
 /* stream_value.c: whether all operations are of a kind that is carried, and there is one. */
 bool fgw_operations_are_known(const CUstreamBatchMemOpParams *operations, uint32_t nr);
+/* Their addresses become those where variables are now. */
+void fgw_operations_lead(struct fgw_worker *worker, CUstreamBatchMemOpParams *operations, uint32_t nr);
 /* Whether a value that a stream is to wait for, or to write, lies in memory that is not on the device. */
 bool fgw_value_is_out(struct fgw_worker *worker, const struct fgw_request *request);
 

@@ -33,6 +33,18 @@ bool fgw_operations_are_known(const CUstreamBatchMemOpParams *operations, uint32
     return true;
 }
 
+void fgw_operations_lead(struct fgw_worker *worker, CUstreamBatchMemOpParams *operations, uint32_t nr)
+{
+    for (uint32_t i = 0; i < nr; i++) {
+        CUstreamBatchMemOpParams *one = &operations[i];
+        if (one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64) {
+            one->waitValue.address = fgw_worker_address(worker, one->waitValue.address);
+        } else if (one->operation != CU_STREAM_MEM_OP_BARRIER) {
+            one->writeValue.address = fgw_worker_address(worker, one->writeValue.address);
+        }
+    }
+}
+
 static bool has_operation_out(struct fgw_worker *worker, const struct fgw_request *request)
 {
     bool is_out = false;
@@ -77,6 +89,7 @@ CUresult fgw_serve_cuStreamBatchMemOp_v2(struct fgw_worker *worker, const struct
     if (!fgw_operations_are_known(operations, fixed->count)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    fgw_operations_lead(worker, operations, fixed->count);
     if (!worker->driver.cuStreamBatchMemOp_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }

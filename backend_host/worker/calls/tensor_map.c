@@ -5,6 +5,16 @@
 #include "client/service.h"
 #include "client/state.h"
 
+/* A kernel gets the map as one of its parameters, in which nobody finds the address. */
+static void *address_in(struct fgw_worker *worker, uint64_t address)
+{
+    uint8_t word[sizeof(address)];
+    memcpy(word, &address, sizeof(word));
+    fgw_lead_parameters(worker, word, sizeof(word));
+    memcpy(&address, word, sizeof(word));
+    return (void *)(uintptr_t)address;
+}
+
 static bool is_rank(uint32_t rank, uint32_t least)
 {
     return rank >= least && rank <= FGV_MAX_TENSOR_RANK;
@@ -22,7 +32,7 @@ CUresult fgw_serve_cuTensorMapEncodeTiled(struct fgw_worker *worker, const struc
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = worker->driver.cuTensorMapEncodeTiled(
-        &map, (CUtensorMapDataType)fixed->data_type, fixed->rank, (void *)(uintptr_t)fixed->address, fixed->dimensions,
+        &map, (CUtensorMapDataType)fixed->data_type, fixed->rank, address_in(worker, fixed->address), fixed->dimensions,
         fixed->strides, fixed->box, fixed->element_strides, (CUtensorMapInterleave)fixed->interleave,
         (CUtensorMapSwizzle)fixed->swizzle, (CUtensorMapL2promotion)fixed->l2_promotion,
         (CUtensorMapFloatOOBfill)fixed->oob_fill);
@@ -44,7 +54,7 @@ CUresult fgw_serve_cuTensorMapEncodeIm2col(struct fgw_worker *worker, const stru
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = worker->driver.cuTensorMapEncodeIm2col(
-        &map, (CUtensorMapDataType)fixed->data_type, fixed->rank, (void *)(uintptr_t)fixed->address, fixed->dimensions,
+        &map, (CUtensorMapDataType)fixed->data_type, fixed->rank, address_in(worker, fixed->address), fixed->dimensions,
         fixed->strides, fixed->lower_corner, fixed->upper_corner, fixed->channels, fixed->pixels,
         fixed->element_strides, (CUtensorMapInterleave)fixed->interleave, (CUtensorMapSwizzle)fixed->swizzle,
         (CUtensorMapL2promotion)fixed->l2_promotion, (CUtensorMapFloatOOBfill)fixed->oob_fill);
@@ -67,7 +77,7 @@ CUresult fgw_serve_cuTensorMapEncodeIm2colWide(struct fgw_worker *worker, const 
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = worker->driver.cuTensorMapEncodeIm2colWide(
-        &map, (CUtensorMapDataType)fixed->data_type, fixed->rank, (void *)(uintptr_t)fixed->address, fixed->dimensions,
+        &map, (CUtensorMapDataType)fixed->data_type, fixed->rank, address_in(worker, fixed->address), fixed->dimensions,
         fixed->strides, fixed->lower_width, fixed->upper_width, fixed->channels, fixed->pixels, fixed->element_strides,
         (CUtensorMapInterleave)fixed->interleave, (CUtensorMapIm2ColWideMode)fixed->mode,
         (CUtensorMapSwizzle)fixed->swizzle, (CUtensorMapL2promotion)fixed->l2_promotion,
@@ -87,7 +97,7 @@ CUresult fgw_serve_cuTensorMapReplaceAddress(struct fgw_worker *worker, const st
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     memcpy(&map, fixed->map, sizeof(map));
-    CUresult result = worker->driver.cuTensorMapReplaceAddress(&map, (void *)(uintptr_t)fixed->address);
+    CUresult result = worker->driver.cuTensorMapReplaceAddress(&map, address_in(worker, fixed->address));
     if (result == CUDA_SUCCESS) {
         memcpy(answer->map, &map, sizeof(answer->map));
     }

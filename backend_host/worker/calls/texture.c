@@ -45,13 +45,13 @@ static CUresult native_resource(struct fgw_worker *worker, const struct fgv_requ
         resource->res.mipmap.hMipmappedArray = mipmap;
         return result;
     case CU_RESOURCE_TYPE_LINEAR:
-        resource->res.linear.devPtr = fixed->address;
+        resource->res.linear.devPtr = fgw_worker_address(worker, fixed->address);
         resource->res.linear.format = (CUarray_format)fixed->format;
         resource->res.linear.numChannels = fixed->nr_channels;
         resource->res.linear.sizeInBytes = fixed->width;
         return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_PITCH2D:
-        resource->res.pitch2D.devPtr = fixed->address;
+        resource->res.pitch2D.devPtr = fgw_worker_address(worker, fixed->address);
         resource->res.pitch2D.format = (CUarray_format)fixed->format;
         resource->res.pitch2D.numChannels = fixed->nr_channels;
         resource->res.pitch2D.width = fixed->width;

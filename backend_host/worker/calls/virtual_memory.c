@@ -31,6 +31,10 @@ CUresult fgw_serve_cuMemAddressReserve(struct fgw_worker *worker, const struct f
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = worker->driver.cuMemAddressReserve(&address, fixed->bytes, fixed->alignment, fixed->address, 0);
+    if (result == CUDA_SUCCESS && fgw_told_hides(worker, address, fixed->bytes)) {
+        worker->driver.cuMemAddressFree(address, fixed->bytes);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (result == CUDA_SUCCESS) {
         fgw_ranges_insert(&worker->calls->reserved, (struct fgw_range){.address = address, .bytes = fixed->bytes});
         worker->calls->reserved_bytes += fixed->bytes;

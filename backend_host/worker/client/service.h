@@ -68,6 +68,10 @@ CUresult fgw_worker_find(struct fgw_worker *worker, enum fgv_handle_kind kind, u
 /* The device library's device that the guest knows as `device`, or CUDA_ERROR_INVALID_DEVICE. */
 CUresult fgw_worker_device(struct fgw_worker *worker, int32_t device, CUdevice *native);
 
+/* Where an address that the guest names is on its device now: of a module variable it may have been told another one
+ * (told.h). */
+uint64_t fgw_worker_address(struct fgw_worker *worker, uint64_t address);
+
 /* Tells whether a number is free and one more fits: asked before the driver makes the object, so that no bind fails
  * after. */
 CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle);

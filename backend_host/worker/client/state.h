@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "client/ranges.h"
+#include "client/told.h"
 #include "cuda_api/driver.h"
 #include "cuda_api/types.h"
 #include "cuda_api/wire.h"
@@ -210,6 +211,7 @@ struct fgw_worker {
     struct fgw_context *contexts[FGW_MAX_CONTEXTS];
     struct fgw_context *current;
     struct fgw_handles handles;
+    struct fgw_told told;
     uint32_t nr_captures; /* that the guest began and neither ended nor lost with their streams */
     struct fgw_printing printing;
     struct fgw_costs costs;

@@ -268,8 +268,9 @@ enum fgw_bound {
     FGW_BOUND_MEMORY = 1u << 7, /* that the driver placed */
     FGW_BOUND_SHARED = 1u << 8, /* memory of several programs */
     FGW_BOUND_LINKS = 1u << 9,
-    FGW_BOUND_DEVICE = 1u << 10,  /* its process does not reach the other one */
-    FGW_BOUND_OBJECTS = 1u << 11, /* one did not come out equal */
+    FGW_BOUND_DEVICE = 1u << 10,    /* its process does not reach the other one */
+    FGW_BOUND_OBJECTS = 1u << 11,   /* one did not come out equal */
+    FGW_BOUND_ADDRESSES = 1u << 12, /* of module variables, which it passed to kernels or has in memory */
 };
 
 /* How far a worker is whose vGPU changes its Gpu. */

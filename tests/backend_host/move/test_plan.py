@@ -156,6 +156,7 @@ def test_replay_wants_programs_that_are_kept_ready(origin: Side, target: Side) -
         (Bound.LINKS, "links images"),
         (Bound.DEVICE, "has a process that does not reach the other device"),
         (Bound.OBJECTS, "has an object that did not come out equal"),
+        (Bound.ADDRESSES, "has an address of a module variable in memory or in a kernel"),
         (Bound.VARIABLES | Bound.GRAPHS, "has module variables, has graphs"),
     ],
 )
