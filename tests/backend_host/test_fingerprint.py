@@ -91,3 +91,25 @@ def test_nvidias_assembler_takes_the_kernel(tmp_path: Path) -> None:
     source.write_bytes(ffi.string(lib.fgw_print_ptx()))
     for architecture in ("sm_75", "sm_90"):
         subprocess.run([assembler, f"-arch={architecture}", source, "-o", tmp_path / "print.cubin"], check=True)
+
+
+def scanned(content: bytes, ranges: dict[int, int]) -> int:
+    """Ranges by place among eight: address and size."""
+    words = [0] * 16
+    for place, (address, nr_bytes) in zip((0, 3, 7), ranges.items(), strict=False):
+        words[2 * place : 2 * place + 2] = address, nr_bytes
+    command = [sys.executable, "-m", "tests.backend_host.print_player", str(SOFTGPU), "scan", *map(str, words)]
+    return int(subprocess.run(command, input=content, capture_output=True, check=True).stdout)
+
+
+def test_words_that_are_addresses_are_found() -> None:
+    """From the first byte of a range to the last, wherever such a word stands."""
+    ranges = {1 << 40: 64, (1 << 47) - 8: 8, 3: 1}
+    around = [(1 << 40) - 1, (1 << 40) + 64, (1 << 47) - 9, 1 << 47, 2, 4, 0, 2**64 - 1]
+    filled = [around[i % len(around)] for i in range(4096)]
+    assert scanned(struct.pack("<4096Q", *filled), ranges) == 0
+    for place, word in ((0, 1 << 40), (1, (1 << 40) + 63), (2049, (1 << 47) - 1), (4094, 3), (4095, (1 << 47) - 8)):
+        one = [*filled]
+        one[place] = word
+        assert scanned(struct.pack("<4096Q", *one), ranges) == word
+    assert scanned(struct.pack("<4096Q", *filled), {}) == 0

@@ -16,6 +16,8 @@
 #define STEPS        256 /* of a thread, 16 bytes each */
 #define PRIME        0x1fffffffffffffff
 #define PRINTS_BYTES (FGW_PRINT_PLACES * FGW_MOST_PRINTS * sizeof(struct fgw_print))
+#define SCAN_THREADS 256
+#define SCAN_BLOCKS  2048
 #define TEXT_(x)     #x
 #define TEXT(x)      TEXT_(x)
 
@@ -49,6 +51,14 @@ _Static_assert(THREADS * 24 == 12288, "sums of all threads");
     "mad.lo.cc.u64 %lo, %w3, %r" n "3, %lo; madc.hi.u64 %hi, %w3, %r" n "3, %hi;\n"                                     \
     "add.cc.u64 %lo, %lo, %w0; addc.u64 %hi, %hi, 0;\n"                                                                 \
     FOLD "add.u64 %h" n ", %t, %u;\n"
+
+/* Those of two words that lie in a range. */
+#define BOUNDS(k, at, behind)                                                                                                    \
+    "ld.param.u64 %low" k ", [ranges+" at "]; ld.param.u64 %size" k ", [ranges+" behind "];\n"
+
+#define FIND(k)                                                                                                         \
+    "sub.u64 %x, %w0, %low" k "; setp.lt.u64 %if, %x, %size" k "; @%if st.global.u64 [%to], %w0;\n"                     \
+    "sub.u64 %x, %w1, %low" k "; setp.lt.u64 %if, %x, %size" k "; @%if st.global.u64 [%to], %w1;\n"
 
 #define LOAD(k, offset) "ld.global.v4.u32 {%a" k "0, %a" k "1, %a" k "2, %a" k "3}, [%at+" offset "];\n"
 
@@ -112,7 +122,31 @@ static const char PTX[] =
     "st.global.u64 [%to], %h0; st.global.u64 [%to+8], %h1; st.global.u64 [%to+16], %x;\n"
     "end:\n"
     "ret;\n"
+    "}\n"
+    ".visible .entry fgw_scan(.param .u64 address, .param .u64 bytes, .param .u64 found, .param .align 8 .b8 ranges[128])\n"
+    "{\n"
+    ".reg .pred %if;\n"
+    ".reg .b32 %thread, %block, %nr, %threads;\n"
+    ".reg .b64 %at, %end, %step, %to, %w0, %w1, %x;\n"
+    ".reg .b64 %low0, %low1, %low2, %low3, %low4, %low5, %low6, %low7;\n"
+    ".reg .b64 %size0, %size1, %size2, %size3, %size4, %size5, %size6, %size7;\n"
+    "mov.u32 %thread, %tid.x; mov.u32 %block, %ctaid.x; mov.u32 %nr, %nctaid.x; mov.u32 %threads, %ntid.x;\n"
+    "ld.param.u64 %at, [address]; ld.param.u64 %end, [bytes]; ld.param.u64 %to, [found];\n"
+    BOUNDS("0", "0", "8") BOUNDS("1", "16", "24") BOUNDS("2", "32", "40") BOUNDS("3", "48", "56")
+    BOUNDS("4", "64", "72") BOUNDS("5", "80", "88") BOUNDS("6", "96", "104") BOUNDS("7", "112", "120")
+    "cvta.to.global.u64 %at, %at; cvta.to.global.u64 %to, %to; add.u64 %end, %at, %end;\n"
+    "mad.lo.u32 %block, %block, %threads, %thread; mul.wide.u32 %x, %block, 16; add.u64 %at, %at, %x;\n"
+    "mul.lo.u32 %nr, %nr, %threads; mul.wide.u32 %step, %nr, 16;\n"
+    "look:\n"
+    "setp.ge.u64 %if, %at, %end; @%if bra over;\n"
+    "ld.global.v2.u64 {%w0, %w1}, [%at];\n"
+    FIND("0") FIND("1") FIND("2") FIND("3") FIND("4") FIND("5") FIND("6") FIND("7")
+    "add.u64 %at, %at, %step; bra look;\n"
+    "over:\n"
+    "ret;\n"
     "}\n";
+
+_Static_assert(sizeof(struct fgw_scanned) == 128, "as the kernel has it");
 
 /* clang-format on */
 
@@ -165,13 +199,14 @@ void *fgw_printer_compile(const struct fgv_driver *driver)
     return code;
 }
 
-static bool load(const struct fgv_driver *driver, const void *code, CUfunction *kernel)
+static bool load(const struct fgv_driver *driver, const void *code, struct fgw_printer *printer)
 {
     CUmodule module;
     if (driver->cuModuleLoadData(&module, code ? code : PTX) != CUDA_SUCCESS) {
         return false;
     }
-    if (driver->cuModuleGetFunction(kernel, module, "fgw_print") != CUDA_SUCCESS) {
+    if (driver->cuModuleGetFunction(&printer->kernel, module, "fgw_print") != CUDA_SUCCESS ||
+        driver->cuModuleGetFunction(&printer->scan, module, "fgw_scan") != CUDA_SUCCESS) {
         driver->cuModuleUnload(module);
         return false;
     }
@@ -191,12 +226,14 @@ bool fgw_printer_make(const struct fgv_driver *driver, const void *code, struct 
     void *prints;
     fgw_print_points(drawn);
     if (drawn[0] == 0 || drawn[1] == 0 || !has_calls(driver) ||
-        driver->cuMemHostAlloc(&prints, PRINTS_BYTES, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS) {
+        driver->cuMemHostAlloc(&prints, PRINTS_BYTES + sizeof(*printer->found), CU_MEMHOSTALLOC_DEVICEMAP) !=
+            CUDA_SUCCESS) {
         return false;
     }
     printer->prints = prints;
-    if (driver->cuMemHostGetDevicePointer_v2(&printer->to, prints, 0) != CUDA_SUCCESS ||
-        !load(driver, code, &printer->kernel)) {
+    printer->found = (uint64_t *)(void *)((uint8_t *)prints + PRINTS_BYTES);
+    *printer->found = 0;
+    if (driver->cuMemHostGetDevicePointer_v2(&printer->to, prints, 0) != CUDA_SUCCESS || !load(driver, code, printer)) {
         fgw_printer_unmake(driver, printer);
         return false;
     }
@@ -218,4 +255,15 @@ CUresult fgw_printer_submit(const struct fgv_driver *driver, const struct fgw_pr
     void *parameters[] = {&address, &prints, &drawn[0], &drawn[1]};
     const unsigned int nr = (unsigned int)(bytes / FGW_PRINT_BYTES);
     return driver->cuLaunchKernel(printer->kernel, nr, 1, 1, THREADS, 1, 1, 0, stream, parameters, NULL);
+}
+
+CUresult fgw_printer_scan(const struct fgv_driver *driver, const struct fgw_printer *printer, uint64_t address,
+                          uint64_t bytes, const struct fgw_scanned *scanned, CUstream stream)
+{
+    CUdeviceptr found = printer->to + PRINTS_BYTES;
+    struct fgw_scanned ranges = *scanned;
+    void *parameters[] = {&address, &bytes, &found, &ranges};
+    const uint64_t nr = (bytes / 16 + SCAN_THREADS - 1) / SCAN_THREADS;
+    return driver->cuLaunchKernel(printer->scan, (unsigned int)(nr < SCAN_BLOCKS ? nr : SCAN_BLOCKS), 1, 1,
+                                  SCAN_THREADS, 1, 1, 0, stream, parameters, NULL);
 }

@@ -50,11 +50,21 @@ static inline void fgw_print_compare(const struct fgw_print *before, const struc
 #define FGW_MOST_PRINTS  128u /* of one submission */
 #define FGW_PRINT_PLACES 4u   /* submissions at once */
 
-/* The kernel, and memory of the host that it writes to. */
+#define FGW_MOST_SCANNED 8u
+
+/* Ranges of addresses; those of 0 bytes are none. */
+struct fgw_scanned {
+    struct {
+        uint64_t address, bytes;
+    } ranges[FGW_MOST_SCANNED];
+};
+
+/* The kernels, and memory of the host that they write to. */
 struct fgw_printer {
-    CUfunction kernel;
+    CUfunction kernel, scan;
     CUdeviceptr to;
     struct fgw_print *prints;
+    uint64_t *found; /* by scans: a word in one of the ranges; 0: none was yet */
 };
 
 /* Compiles the kernel for the device of the current context, and devices of its kind; NULL: the driver does not. It is
@@ -67,6 +77,11 @@ void fgw_printer_unmake(const struct fgv_driver *driver, struct fgw_printer *pri
 /* Submits the kernel for at most FGW_MOST_PRINTS times FGW_PRINT_BYTES. The prints of a place are there at its end. */
 CUresult fgw_printer_submit(const struct fgv_driver *driver, const struct fgw_printer *printer, uint64_t address,
                             uint64_t bytes, uint32_t place, CUstream stream);
+
+/* Submits the kernel that looks for words which are an address in one of the ranges, at multiples of 8. `bytes` is a
+ * multiple of 16. What it finds is there at its end. */
+CUresult fgw_printer_scan(const struct fgv_driver *driver, const struct fgw_printer *printer, uint64_t address,
+                          uint64_t bytes, const struct fgw_scanned *scanned, CUstream stream);
 
 static inline const struct fgw_print *fgw_printer_prints(const struct fgw_printer *printer, uint32_t place)
 {

@@ -14,6 +14,7 @@
 #include "calls/state.h"
 #include "client/current.h"
 #include "client/handles.h"
+#include "client/kernel.h"
 #include "page/grant.h"
 #include "page/layout.h"
 #include "page/sets.h"
@@ -135,6 +136,23 @@ bool fgw_equals_exchange(struct fgw_equals *equals, struct fgw_worker *worker)
     }
     fgw_contexts_exchange(worker, nobody);
     return true;
+}
+
+bool fgw_equals_variable(struct fgw_equals *equals, const struct fgw_told_variable *variable, uint64_t *address)
+{
+    struct fgw_worker *nobody = &equals->worker;
+    struct fgw_context *context = fgw_context_find(nobody, variable->context);
+    const struct fgw_handle owner = fgw_handle_find(nobody, variable->owner_kind, variable->owner);
+    CUdeviceptr found;
+    size_t bytes;
+    context = context ? context : fgw_context_any(nobody);
+    fgw_context_none_is_current(nobody); /* another one may be in this thread */
+    if (owner.number == 0 || !context || fgw_context_make_current(nobody, context) != CUDA_SUCCESS ||
+        fgw_variable_find(nobody, variable->owner_kind, owner.native, variable->name, &found, &bytes) != CUDA_SUCCESS) {
+        return false;
+    }
+    *address = found;
+    return bytes == variable->bytes;
 }
 
 CUevent fgw_equals_event(const struct fgw_equals *equals, uint64_t number)

@@ -28,6 +28,9 @@ const char *fgw_equals_follow(struct fgw_equals *equals, const struct fgw_saver 
 /* The client's handles name these, and the equals have what they named before. By the worker's own thread, while
  * nothing of the client's is under way. False: not all are there, and nothing has changed. */
 bool fgw_equals_exchange(struct fgw_equals *equals, struct fgw_worker *worker);
+/* Where the equals have a variable that the client was told of, in whose context the thread is then. False: they have
+ * no such variable of this size. */
+bool fgw_equals_variable(struct fgw_equals *equals, const struct fgw_told_variable *variable, uint64_t *address);
 /* What the equals have of an event by this number, NULL: nothing. */
 CUevent fgw_equals_event(const struct fgw_equals *equals, uint64_t number);
 /* Everything that they have goes. By any thread. */

@@ -26,6 +26,7 @@
 #include "parts/variant.h"
 #include "replay/ahead.h"
 #include "replay/equals.h"
+#include "replay/variables.h"
 #include "track/ends.h"
 #include "turn/state.h"
 #include "turn/ways.h"
@@ -168,6 +169,8 @@ static const char *follow(struct fgw_replay *replay)
         why = fgw_equals_follow(replay->equals, &replay->before, &replay->now);
         replay->bound = why ? FGW_BOUND_OBJECTS : 0;
     }
+    replay->driver.cuCtxSetCurrent(replay->ahead.context);
+    why = why ? why : fgw_variables_follow(replay->worker, replay->equals, &replay->ahead, &replay->bound);
     replay->driver.cuCtxSetCurrent(replay->ahead.context);
     return why;
 }
@@ -313,6 +316,9 @@ static const char *exchange(struct fgw_worker *worker, struct fgw_replay *replay
     if (!why && !fgw_equals_exchange(replay->equals, worker)) {
         why = "not all of its objects were made again";
         is_lost = fgw_ahead_exchange(&replay->ahead, worker, &is_lost) != NULL;
+    }
+    if (!why) {
+        fgw_told_exchange(worker);
     }
     if (is_lost) {
         fgw_worker_end(worker, "its memory was lost between two devices");
