@@ -2,8 +2,8 @@
 What in a module image may make its program depend on addresses that the driver chose for the module. Replay does not move such a program: it
 loads the image again, somewhere else, and copies memory as it is.
 
-VARIABLES   global and constant memory of the module: the program may ask for its address, or a kernel may store it; nor would replay copy
-            what is in it
+VARIABLES   global and constant memory of the module whose address a kernel may store, or in which it may leave something. Not those of which
+            PTX says that no kernel does (uses.py): of what the program itself is told the worker keeps a table (client/told.h)
 FUNCTIONS   a function whose address is taken, a table of such, a call by an address
 HEAP        malloc, free and new in kernels
 NESTED      kernels that launch kernels
@@ -13,8 +13,12 @@ IMAGES      too large, damaged, of a form that we do not know, or with nothing f
 The answer may be wrong in one direction only: a bit without a reason. These do not count, as no address of theirs can be in memory, or nobody
 uses it: shared and local memory; parameters (bank 0 of constant memory), numbers and jump tables of the compiler's (bank 2), addresses that
 kernels load from where the driver wrote them (bank 4); variables of one byte in the namespaces of NVIDIA's headers, which have no value
-(cuda::std::ignore); the tables of the math library for sin and its like, which only that reads. Texts for printf and assert count as any
-variable does: whether a kernel stores their address only its code would say, which is not decoded.
+(cuda::std::ignore); the tables of the math library for sin and its like, which only that reads.
+
+What machine code does with a variable's address is not decoded. Nor do relocations tell: a kernel finds the address of constant memory without
+one. So PTX for the same architecture beside it has to stand for it, by the names of the variables: the code is taken to be compiled from that,
+as nvcc does. Wrong where a container was put together by hand: replay then moves a program whose kernels keep such an address, and they find
+nothing there. Where a compiler spills an address to is local memory, which ends with the kernel.
 
 In machine code that was compiled as a whole, as nvcc does without -rdc, a function's address is a number by which a kernel finds it in its own
 bank 2, the same after a move. That is this compiler's way, so such a bank counts all the same.
@@ -39,6 +43,7 @@ from backend_host.worker.images import (
     entries_for,
     unpacked_bytes,
 )
+from backend_host.worker.uses import Uses
 from cuda_api.cubin import (
     COMMON_SECTION,
     MAX_SECTIONS,
@@ -54,6 +59,7 @@ from cuda_api.cubin import (
 )
 from cuda_api.fatbin import ELF_MAGIC, Buffer, EntryKind, FatbinEntry, FatbinError
 from cuda_api.image_set import split
+from cuda_api.record import record
 
 
 class Bound(IntFlag):
@@ -78,6 +84,20 @@ _HEAP = r"malloc|free|__nv_aligned_device_malloc|__cuda_syscall_(?:aligned_)?mal
 _NESTED = r"(?:__cudaCDP|__cuda_syscall_cnp|cudaLaunchDevice|cudaGetParameterBuffer)\w*"
 
 
+@record
+class _Found:
+    """In an entry."""
+
+    bits: Bound
+    variables: frozenset[bytes] = frozenset()
+    """Names of those that count."""
+    free: frozenset[bytes] = frozenset()
+    """Of these the ones of which PTX says that no kernel keeps their address."""
+
+
+_UNREADABLE = _Found(Bound.IMAGES)
+
+
 def _counts(name: bytes, nr_bytes: int) -> bool:
     """Whether a variable does."""
     return not (_TABLE.fullmatch(name) or (nr_bytes <= _PLACEHOLDER_BYTES and _PLACEHOLDER.fullmatch(name)))
@@ -100,7 +120,7 @@ _CALLS = 0xFFFFFFFF
 _FIRST_ZONE = 0xFFFFFF00
 
 
-def _of_machine_code(content: bytes) -> Bound:
+def _of_machine_code(content: bytes) -> _Found:
     try:
         table = sections(content)
         names = [name_at(content, section.name_at, _NAME_BYTES) for section in table]
@@ -108,8 +128,8 @@ def _of_machine_code(content: bytes) -> Bound:
         banks = [section for section, name in zip(table, names, strict=True) if _OF_KERNEL.fullmatch(name)]
         tables = [section for section in table if section.kind == SYMBOL_TABLE]
         if len(table) >= MAX_SECTIONS or not are_apart(content, [*graphs, *banks, *tables]):
-            return Bound.IMAGES
-        bits, functions = _of_symbols(content, table, names)
+            return _UNREADABLE
+        bits, counted, functions = _of_symbols(content, table, names)
         if (
             not graphs
             or any(_has_indirect_calls(bytes_of(content, graph)) for graph in graphs)
@@ -117,10 +137,10 @@ def _of_machine_code(content: bytes) -> Bound:
         ):
             bits |= Bound.FUNCTIONS
     except CubinError:
-        return Bound.IMAGES
+        return _UNREADABLE
     if any(name.startswith(_SHARED_TABLES) and section.nr_bytes for section, name in zip(table, names, strict=True)):
         bits |= Bound.FUNCTIONS | Bound.VARIABLES
-    return bits
+    return _Found(bits, frozenset(counted))
 
 
 def _has_indirect_calls(graph: bytes) -> bool:
@@ -133,9 +153,12 @@ def _has_indirect_calls(graph: bytes) -> bool:
     return False
 
 
-def _of_symbols(content: bytes, table: list[Section], names: list[bytes]) -> tuple[Bound, dict[int, set[int]]]:
-    """Bits, and for each section where functions begin in it."""
+def _of_symbols(
+    content: bytes, table: list[Section], names: list[bytes]
+) -> tuple[Bound, set[bytes], dict[int, set[int]]]:
+    """Bits, the names of variables that count, and for each section where functions begin in it."""
     bits = NOTHING
+    counted: set[bytes] = set()
     left = {i: section.nr_bytes for i, section in enumerate(table) if _VARIABLES.fullmatch(names[i])}
     functions: defaultdict[int, set[int]] = defaultdict(set)
     for symbol in symbols(content, table):
@@ -144,8 +167,8 @@ def _of_symbols(content: bytes, table: list[Section], names: list[bytes]) -> tup
         name = name_at(content, symbol.name_at)
         if symbol.section in left or symbol.section == COMMON_SECTION:
             if _counts(name, symbol.nr_bytes):
-                bits |= Bound.VARIABLES
-            elif symbol.section in left:
+                counted.add(name)
+            if symbol.section in left:
                 left[symbol.section] -= symbol.nr_bytes + table[symbol.section].alignment
         elif symbol.kind == SymbolKind.FUNCTION and symbol.section:
             functions[symbol.section].add(symbol.value)
@@ -153,7 +176,7 @@ def _of_symbols(content: bytes, table: list[Section], names: list[bytes]) -> tup
         bits |= Bound.NESTED if _NESTED_NAME.fullmatch(name) else NOTHING
     if any(nr_bytes > 0 for nr_bytes in left.values()):
         bits |= Bound.VARIABLES  # memory that no name tells of
-    return bits, functions
+    return bits, counted, functions
 
 
 def _has_functions(content: bytes, section: Section, functions: dict[int, set[int]]) -> bool:
@@ -180,18 +203,18 @@ _BEGINNING = re.compile(r"=([^;]*+)")
 _NAME = re.compile(r"(?<![\w.$%])[A-Za-z_$][\w$]*+")
 
 
-def _of_ptx(content: bytes) -> Bound:
+def _of_ptx(content: bytes) -> _Found:
     bits = NOTHING if _PTX_START in content[:_SLICE_BYTES] else Bound.IMAGES
+    uses = Uses()
+    counted: set[str] = set()
     functions: set[str] = set()
     taken: set[str] = set()
     for piece in _slices(content):
         text = without_asides(piece.decode("latin-1"))
-        if len(piece) > _MAX_SLICE_BYTES or len(functions) + len(taken) > _MAX_NAMES or "#" in text:
-            return (
-                Bound.IMAGES
-            )  # the latter of the preprocessor, whose macros would have to be expanded; no compiler writes any
-        if any(_counts(name.encode("latin-1"), nr_bytes) for name, nr_bytes in variables(text)):
-            bits |= Bound.VARIABLES
+        if len(piece) > _MAX_SLICE_BYTES or len(counted) + len(functions) + len(taken) > _MAX_NAMES or "#" in text:
+            return _UNREADABLE  # the latter of the preprocessor, whose macros would have to be expanded; no compiler writes any
+        counted.update(name for name, nr_bytes in variables(text) if _counts(name.encode("latin-1"), nr_bytes))
+        uses.take(text)
         if any(part in text for part in _PARTS_OF_NAMES):  # which is quick, and seldom so
             bits |= Bound.HEAP if _HEAP_CALL.search(text) else NOTHING
             bits |= Bound.NESTED if _NESTED_CALL.search(text) else NOTHING
@@ -199,7 +222,13 @@ def _of_ptx(content: bytes) -> Bound:
         functions.update(match[1] for match in _FUNCTION.finditer(text))
         taken.update(match[1] for match in _MOVED.finditer(text))
         taken.update(name[0] for begin in _BEGINNING.finditer(text) for name in _NAME.finditer(begin[1]))
-    return bits | (Bound.FUNCTIONS if functions & taken else NOTHING)
+    uses.end()
+    bits |= Bound.FUNCTIONS if functions & taken else NOTHING
+    return _Found(bits, _encoded(counted), _encoded(counted & (uses.constants | uses.texts)))
+
+
+def _encoded(names: set[str]) -> frozenset[bytes]:
+    return frozenset(name.encode("latin-1") for name in names)
 
 
 def _slices(content: bytes) -> Iterator[bytes]:
@@ -220,31 +249,48 @@ def binds(image: Buffer, capability: int) -> Bound:
     if len(image) > MAX_IMAGE_BYTES:
         return Bound.IMAGES
     try:
-        entries = _entries(image, capability)
-        if unpacked_bytes(entries) > MAX_UNPACKED_BYTES:
+        parts = _parts(image, capability)
+        if unpacked_bytes(entry for part in parts for entry in part) > MAX_UNPACKED_BYTES:
             return Bound.IMAGES
-        bits = NOTHING if entries else Bound.IMAGES
-        for entry in entries:
-            bits |= _of_entry(entry)
+        bits = NOTHING if any(parts) else Bound.IMAGES
+        for part in parts:
+            bits |= _of_part(part)
     except FatbinError:
         return Bound.IMAGES
     return bits
 
 
+def _of_part(entries: list[FatbinEntry]) -> Bound:
+    """Of entries that were compiled from one text. Raises FatbinError."""
+    found = [(entry, _of_entry(entry)) for entry in entries]
+    texts = [(entry.sm, each.free) for entry, each in found if entry.kind == EntryKind.PTX]
+    bits = NOTHING
+    for entry, each in found:
+        free = [names for sm, names in texts if sm == entry.sm]
+        is_free = not each.variables or (bool(free) and all(each.variables <= names for names in free))
+        bits |= each.bits | (NOTHING if is_free else Bound.VARIABLES)
+    return bits
+
+
 def _entries(image: Buffer, capability: int) -> list[FatbinEntry]:
     """Code that a device of this capability may run. Raises FatbinError."""
+    return [entry for part in _parts(image, capability) for entry in part]
+
+
+def _parts(image: Buffer, capability: int) -> list[list[FatbinEntry]]:
+    """The same, of each image of several. Raises FatbinError."""
     try:
-        entries = entries_for(image, capability)
+        parts = [entries_for(image, capability)]
     except FatbinError:
-        entries = [entry for part in split(bytes(image)) for entry in entries_for(part, capability)]
-    return [entry for entry in entries if entry.kind in (EntryKind.PTX, EntryKind.ELF)]
+        parts = [entries_for(part, capability) for part in split(bytes(image))]
+    return [[entry for entry in part if entry.kind in (EntryKind.PTX, EntryKind.ELF)] for part in parts]
 
 
-def _of_entry(entry: FatbinEntry) -> Bound:
+def _of_entry(entry: FatbinEntry) -> _Found:
     content = entry.payload()
     if content[:4] == ELF_MAGIC:
         return _of_machine_code(content)
-    return _of_ptx(content) if entry.kind == EntryKind.PTX else Bound.IMAGES
+    return _of_ptx(content) if entry.kind == EntryKind.PTX else _UNREADABLE
 
 
 _PARTS_OF_NESTED = (b"cudaCDP", b"_cnp", b"cudaLaunchDevice", b"cudaGetParameterBuffer")

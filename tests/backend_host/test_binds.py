@@ -18,6 +18,7 @@ from backend_host.worker.binds import UNKNOWN, Binder, Bound, binds, nests
 from backend_host.worker.build_ffi import HERE
 from backend_host.worker.images import LEAST_BYTES_FOR_THREAD, MAX_IMAGE_BYTES, Aside
 from benchmarks.nvcc import find_nvcc
+from cuda_api.fatbin import EntryKind
 from tests.backend_host.hostile_images import container, entry
 from tests.backend_host.test_needs import machine_code
 from tests.backend_host.worker_guest import ROOT
@@ -34,6 +35,24 @@ PROGRAMS = {
     "managed": "__managed__ int v; __global__ void k(int *o) { *o = v; }",
     "text": '__global__ void k(const char **o) { *o = "text"; }',
     "printf": '#include <cstdio>\n__global__ void k(int i) { printf("%d", i); }',
+    "printf of a text": '#include <cstdio>\n__global__ void k(int i) { printf("%s, %d", "one", i); printf("%s", "no"); }',
+    "assert": "#include <cassert>\n__global__ void k(int i, const int *o) { assert(i > 3); assert(o[i] == 1); }",
+    "read by name": "__constant__ float v[9], w = 7; __constant__ int4 x; __global__ void k(float *o) { *o = v[3] * w + x.z; }",
+    "stored as well": "__constant__ int v[9]; __global__ void k(const int **o) { **(int **)o = v[3]; o[1] = v; }",
+    "printed and stored": """
+#include <cstdio>
+__global__ void k(const char **o) { const char *text = "text"; printf(text); *o = text; }
+""",
+    "printed and called with": """
+#include <cstdio>
+__device__ __noinline__ int called(const char *text, int i) { return text[i]; }
+__global__ void k(int *o) { printf("text"); *o = called("text", *o); }
+""",
+    "read as a text": """
+#include <cstdio>
+struct of_two { const char *texts[2]; };
+__global__ void k(int *o, int i) { volatile of_two both = {{"one", "two"}}; printf("%s", both.texts[i]); *o = both.texts[0][i]; }
+""",
     "function": """
 typedef int (*operation)(int);
 __device__ __noinline__ int f(int v) { return v * 3; }
@@ -91,6 +110,8 @@ __global__ void jumps(int *o, int i)
 }
 """,
 }
+FOLLOWED = "printf", "assert", "read by name"
+"""What PTX tells that no kernel keeps."""
 NESTING = "__global__ void child(int *o) { ++*o; } __global__ void parent(int *o) { child<<<1, 1>>>(o); }"
 WHOLE = {
     "global": VARIABLES,
@@ -99,7 +120,14 @@ WHOLE = {
     "byte": VARIABLES,
     "managed": VARIABLES,
     "text": VARIABLES,
-    "printf": VARIABLES,
+    "printf": NONE,
+    "printf of a text": NONE,
+    "assert": NONE,
+    "read by name": NONE,
+    "stored as well": VARIABLES,
+    "printed and stored": VARIABLES,
+    "printed and called with": VARIABLES,
+    "read as a text": VARIABLES,
     "function": FUNCTIONS,
     "functions": FUNCTIONS | VARIABLES,
     "virtual": FUNCTIONS | VARIABLES,
@@ -145,14 +173,34 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), [*product(PROGRAMS, FORMS), *product(("clean", "function", "virtual"), MORE_FORMS)]
+    ("name", "form"),
+    [
+        *product(PROGRAMS, FORMS),
+        *product(("clean", "function", "virtual"), MORE_FORMS),
+        *product((*FOLLOWED, "stored as well"), ("both, compressed",)),
+    ],
 )
 def test_what_nvcc_makes(compiled: Callable[..., bytes], name: str, form: str) -> None:
     expected = WHOLE[name]
     if (name, form) == ("functions", "machine code"):
         expected = VARIABLES  # a table of the compiler's numbers
+    if name.startswith(FOLLOWED) and "code" in form:
+        expected = VARIABLES  # without PTX
     image = compiled(PROGRAMS[name], *(FORMS | MORE_FORMS)[form])
     assert binds(image, CAPABILITIES.get(form, 90)) == expected
+
+
+def test_machine_code_is_told_of_by_ptx_for_the_same_architecture(compiled: Callable[..., bytes]) -> None:
+    """By what has all of its variables."""
+    code = compiled(PROGRAMS["read by name"], *FORMS["machine code"])
+    text = compiled(PROGRAMS["read by name"], "-ptx", "-arch=compute_90")
+    fewer = text.replace(b"[v+12]", b"[w]").replace(b".const .align 4 .b8 v[36];", b"")
+    assert binds(container(entry(code, EntryKind.ELF, 90), entry(text, EntryKind.PTX, 90)), 90) == NONE
+    assert binds(container(entry(code, EntryKind.ELF, 90), entry(text, EntryKind.PTX, 80)), 90) == VARIABLES
+    assert binds(container(entry(code, EntryKind.ELF, 90), entry(fewer, EntryKind.PTX, 90)), 90) == VARIABLES
+    assert binds(container(entry(fewer, EntryKind.PTX, 90)), 90) == NONE
+    other = compiled(PROGRAMS["stored as well"], "-ptx", "-arch=compute_90")
+    assert binds(container(*(entry(each, EntryKind.PTX, 90) for each in (other, text))), 90) == VARIABLES
 
 
 @pytest.mark.parametrize("form", ["-ptx", "-cubin"])

@@ -15,6 +15,8 @@ MOST_RUNS = 20
 """Of a program that ends before it can move."""
 UNBOUND = "random_unbound"
 """Goes by replay, in a test of its own."""
+PRINTS = "simple_printf"
+"""As does this."""
 TOGETHER = tuple(name for name in PROGRAM_NAMES if name.startswith(("ipc_", "share_")) or name == "sharing")
 """What two programs share keeps both where they are, for as long as one of them has it."""
 
@@ -66,7 +68,7 @@ class Restless:
             self.with_programs.append(migration["plan"]["mover"] if is_done else migration["reason"])
 
 
-@pytest.mark.parametrize("program", [name for name in PROGRAM_NAMES if name not in (*TOGETHER, UNBOUND)])
+@pytest.mark.parametrize("program", [name for name in PROGRAM_NAMES if name not in (*TOGETHER, UNBOUND, PRINTS)])
 def test_same_output_as_natively(host: Host, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     with monkeypatch.context() as alone:
         alone.setenv("CUDA_VISIBLE_DEVICES", "0")  # a guest sees one
@@ -85,6 +87,16 @@ def test_random_work_that_nothing_binds_moves_by_replay(host: Host) -> None:
         for seed in range(1, MOST_RUNS * 20, 20):
             guest = host.guest(UNBOUND, str(seed), "20", "300", options=WEB)
             assert guest.stdout.endswith("PASS\n"), (guest.stdout, guest.stderr, restless.with_programs)
+            if "replay" in restless.with_programs:
+                break
+    assert "replay" in restless.with_programs
+
+
+def test_what_kernels_print_moves_by_replay(host: Host) -> None:
+    native = comparable(host.native(PRINTS))
+    with Restless(host) as restless:
+        for _ in range(MOST_RUNS):
+            assert comparable(host.guest(PRINTS, options=WEB)) == native
             if "replay" in restless.with_programs:
                 break
     assert "replay" in restless.with_programs

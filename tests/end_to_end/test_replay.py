@@ -34,7 +34,8 @@ from tests.end_to_end.travel import (
 )
 
 NR_MOVES = 6
-CROSSING, RESTLESS = "crossing", "restless"
+CROSSING, RESTLESS, TOLD = "crossing", "restless", "told_constants"
+ADDRESS = "has an address of a module variable in memory or in a kernel"
 
 
 @pytest.fixture(scope="module")
@@ -295,3 +296,92 @@ def test_a_program_of_a_daemon_without_fast_moves_is_not_ready(two_devices: None
     finally:
         end_programs()
         stop_host(host)
+
+
+class Told:
+    """The program that goes by addresses of its constants, beside what it says natively to the same words."""
+
+    def __init__(self, host: Host, *words: str) -> None:
+        self.host = host
+        self._words = iter(words)
+        native = subprocess.run(
+            [str(host.native(TOLD).args[0])],
+            input="".join(f"{word}\n" for word in words),
+            env=host.environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self._native = iter(native.stdout.splitlines(keepends=True)[1:])
+        self.program = Program(host, "web", TOLD)
+
+    def goes_on(self) -> None:
+        """By the next word. What its kernels print comes, too."""
+        stdin, stdout = self.program.child.stdin, self.program.child.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(f"{next(self._words)}\n")
+        stdin.flush()
+        line = "line"
+        while line.startswith("line"):
+            line = stdout.readline()
+            assert line == next(self._native), self.host.log()[-3000:]
+
+    def ends(self) -> None:
+        assert self.program.ends() == ["PASS"]
+
+
+def test_constants_and_texts_of_kernels_go_along(host: Host) -> None:
+    """By name and by address, with what is in them, there and back and there again."""
+    told = Told(host, *[""] * (NR_MOVES + 1))
+    told.goes_on()
+    for _ in range(NR_MOVES):
+        replay(host)
+        told.goes_on()
+    told.ends()
+
+
+def test_modules_that_are_loaded_where_others_were(host: Host) -> None:
+    told = Told(host, *["load"] * (NR_MOVES + 1))
+    told.goes_on()
+    for _ in range(NR_MOVES):
+        replay(host)
+        told.goes_on()
+    told.ends()
+
+
+@pytest.mark.parametrize("nr_moves", [0, 1, 2])
+def test_an_address_that_a_kernel_was_given_is_right_and_binds(host: Host, nr_moves: int) -> None:
+    told = Told(host, "", "pass", "", "pass")
+    told.goes_on()
+    for _ in range(nr_moves):
+        replay(host)
+    told.goes_on()
+    refused = move(host, "web", "--mover", "replay")
+    assert (refused.returncode, f"{TOLD} (worker {worker_pid(host)}) {ADDRESS}\n" in refused.stderr) == (1, True), (
+        refused
+    )
+    assert ADDRESS in move(host, "web", "--dry-run").stdout
+    assert migrate(host, "web")["plan"]["mover"] == "checkpoint"
+    told.goes_on()
+    told.goes_on()
+    told.ends()
+
+
+def test_an_address_in_memory_binds(host: Host) -> None:
+    """Which is known once memory is looked through. It goes on where it was, and then by a checkpoint."""
+    told = Told(host, "", "keep", "", "keep", "keep")
+    told.goes_on()
+    told.goes_on()
+    here = number(host, "web")
+    await_plan(host)
+    refused = move(host, "web", "--mover", "replay", "--json")
+    assert (refused.returncode, number(host, "web")) == (1, here)
+    assert f"{TOLD} (worker {worker_pid(host)}) {ADDRESS}" in json.loads(refused.stdout)["reason"]
+    assert "in its memory is the address of values" in host.log()
+    told.goes_on()
+    told.goes_on()
+    assert migrate(host, "web")["stage"] == "done"
+    assert number(host, "web") != here
+    told.goes_on()
+    told.ends()

@@ -36,6 +36,7 @@ DRIVER_API = (
     "share_pool_misuse",
     "sharing",
     "stream_values",
+    "told_constants",
     "virtual_memory",
 )
 EXTRA_FLAGS = {
