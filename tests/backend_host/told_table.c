@@ -72,10 +72,13 @@ uint64_t as_told(uint64_t address)
     return fgw_told_as_told(&worker, address);
 }
 
-/* Gives how many variables count as passed on. */
-uint32_t lead(uint8_t *parameters, uint32_t bytes)
+uint64_t pass(uint64_t address)
 {
-    fgw_lead_parameters(&worker, parameters, bytes);
+    return fgw_told_pass(&worker, address);
+}
+
+uint32_t nr_passed(void)
+{
     return worker.told.nr_passed;
 }
 

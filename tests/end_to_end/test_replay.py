@@ -350,6 +350,17 @@ def test_modules_that_are_loaded_where_others_were(host: Host) -> None:
     told.ends()
 
 
+def test_numbers_that_are_an_address_together_stay_numbers(host: Host) -> None:
+    """Of a kernel's parameters."""
+    told = Told(host, "halves", "halves", "halves", "keep")
+    told.goes_on()
+    replay(host)
+    told.goes_on()
+    replay(host)
+    told.goes_on()
+    told.ends()
+
+
 @pytest.mark.parametrize("nr_moves", [0, 1, 2])
 def test_an_address_that_a_kernel_was_given_is_right_and_binds(host: Host, nr_moves: int) -> None:
     told = Told(host, "", "pass", "", "pass")

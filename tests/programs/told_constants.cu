@@ -1,8 +1,8 @@
 /*
  * Constants that kernels read by name, and texts that they print: for each line of its input the constants change by
  * every way that the host has for it, by the address that it asked for in the beginning, too. "pass" has a kernel go by
- * that address, and "keep" one that finds it in memory of the device; "load" loads a module more, and uses its
- * constant. Whatever happens to the program between two lines, nothing may change.
+ * that address, and "keep" one that finds it in memory of the device; "halves" has one compute with its halves; "load"
+ * loads a module more, and uses its constant. Whatever happens to the program between two lines, nothing may change.
  */
 #include <iostream>
 #include <string>
@@ -31,6 +31,11 @@ __global__ void use(long long *out, int line)
 __global__ void read(const int *at, long long *out)
 {
     out[0] = at[1] * 5;
+}
+
+__global__ void add(unsigned low, unsigned high, long long *out)
+{
+    out[0] = ~(low + ((long long)high << 32));
 }
 
 __global__ void read_kept(const kept *at, long long *out)
@@ -107,8 +112,16 @@ int main()
             CHECK(cudaMemcpy(place, &here, sizeof(here), cudaMemcpyHostToDevice));
             read_kept<<<1, 1, 0, stream>>>(place, out);
         }
+        if (word == "halves") {
+            add<<<1, 1, 0, stream>>>((unsigned)(size_t)at, (unsigned)((size_t)at >> 32), out);
+        }
         CHECK(cudaMemcpyAsync(&more, out, sizeof(more), cudaMemcpyDeviceToHost, stream));
         CHECK(cudaStreamSynchronize(stream));
+        if (word == "halves") {
+            is_right = is_right && ~more == (long long)(size_t)at;
+            more = 0;
+            CHECK(cudaMemset(out, 0, sizeof(*out)));
+        }
         if (word == "load") {
             more += load(out, line);
         }

@@ -56,6 +56,33 @@ CUresult fgw_kernel_walk(struct fgw_worker *worker, const struct fgw_handle *han
     return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
+/* Two small numbers side by side are no address. */
+static bool is_in_one(struct fgw_worker *worker, const struct fgw_handle *handle, uint32_t at)
+{
+    size_t offset, bytes;
+    for (uint32_t i = 0; i < FGW_MAX_PARAMETERS; i++) {
+        if (ask_parameter(worker, handle, i, &offset, &bytes) != CUDA_SUCCESS) {
+            return false;
+        }
+        if (at >= offset && at - offset < bytes) {
+            return bytes - (at - offset) >= sizeof(uint64_t);
+        }
+    }
+    return false;
+}
+
+void fgw_kernel_lead(struct fgw_worker *worker, const struct fgw_handle *handle, uint8_t *parameters, uint32_t bytes)
+{
+    for (uint32_t at = 0; worker->told.nr != 0 && at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, parameters + at, sizeof(word));
+        if (fgw_told_find(&worker->told, word) && is_in_one(worker, handle, at)) {
+            word = fgw_told_pass(worker, word);
+            memcpy(parameters + at, &word, sizeof(word));
+        }
+    }
+}
+
 static uint32_t ask_local_bytes(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     const struct fgv_driver *driver = &worker->driver;

@@ -228,17 +228,13 @@ uint64_t fgw_worker_address(struct fgw_worker *worker, uint64_t address)
     return variable ? variable->now + (address - variable->told) : address;
 }
 
-void fgw_lead_parameters(struct fgw_worker *worker, uint8_t *parameters, uint32_t bytes)
+uint64_t fgw_told_pass(struct fgw_worker *worker, uint64_t address)
 {
-    for (uint32_t at = 0; worker->told.nr != 0 && at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, parameters + at, sizeof(word));
-        struct fgw_told_variable *variable = fgw_told_find(&worker->told, word);
-        if (variable) {
-            word += variable->now - variable->told;
-            memcpy(parameters + at, &word, sizeof(word));
-            worker->told.nr_passed += !variable->is_passed;
-            variable->is_passed = true;
-        }
+    struct fgw_told_variable *variable = fgw_told_find(&worker->told, address);
+    if (!variable) {
+        return address;
     }
+    worker->told.nr_passed += !variable->is_passed;
+    variable->is_passed = true;
+    return variable->now + (address - variable->told);
 }

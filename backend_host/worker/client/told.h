@@ -7,8 +7,8 @@
  * that comes to lie where another was told to be is told at an address of the worker's own choice, where there is no
  * memory.
  *
- * A word of a kernel's parameters is led, too, and the variable counts as passed on from then on: what the kernel does
- * with the address nobody knows, so the client stays on its device.
+ * A word of a kernel's parameters is led, too (kernel.h), and the variable counts as passed on from then on: what the
+ * kernel does with the address nobody knows, so the client stays on its device.
  *
  * Wrong when: the client writes an address that it was told before it moved into memory only afterwards, and a kernel
  * goes by it: the kernel faults, or reads what is there now. Or a parameter is a number that happens to be such an
@@ -67,7 +67,7 @@ void fgw_told_watch(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 uint64_t fgw_told_as_told(const struct fgw_worker *worker, uint64_t address);
 /* All variables are where they are on the other device, and that is where they were. */
 void fgw_told_exchange(struct fgw_worker *worker);
-/* Words of a kernel's parameters, which are changed. */
-void fgw_lead_parameters(struct fgw_worker *worker, uint8_t *parameters, uint32_t bytes);
+/* As fgw_worker_address, for one that a kernel gets: the variable has been passed on from then on. */
+uint64_t fgw_told_pass(struct fgw_worker *worker, uint64_t address);
 
 #endif
