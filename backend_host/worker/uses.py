@@ -2,7 +2,8 @@
 Which variables of a PTX text can have no address outside of the kernels that use them, so that nothing of them depends on where the driver put
 them.
 
-CONSTANTS  no kernel has their address in a register: all that is done with a name is `ld.const [name+number]`
+CONSTANTS  all that a function does with a name is `ld.const [name+number]`, or to take the address into registers that it adds to, copies into
+           others of the kind, and loads by (`ld.const [register+number]`)
 TEXTS      of printf and assert: bytes that have a value, whose address goes by registers of its own to `vprintf` and `__assertfail` alone, or
            into a thread's local memory, for `%s`, in a function that reads nothing there and calls nothing else
 
@@ -34,6 +35,11 @@ _LOADED = re.compile(
     rf"{_WORD}ld\.const(?:\.\w++)*+\s+(?:%[\w$]++|\{{[^{{}}\[\];]*\}})\s*,\s*\[\s*({_NAMES})\s*(?:\+\s*\d++\s*)?\]\s*;"
 )
 _TAKEN = re.compile(rf"{_WORD}mov\.[bu]64\s+(%[\w$]++)\s*,\s*({_NAMES})\s*;")
+_COPIED = re.compile(rf"{_WORD}mov\.[bu]64\s+(%[\w$]++)\s*,\s*(%[\w$]++)\s*;")
+_ADDED = re.compile(rf"{_WORD}add\.[su]64\s+(%[\w$]++)\s*,\s*([%\w$]++)\s*,\s*([%\w$]++)\s*;")
+_LOADED_BY = re.compile(
+    rf"{_WORD}ld\.const(?:\.\w++)*+\s+(?:%[\w$]++|\{{[^{{}}\[\];]*\}})\s*,\s*\[\s*(%[\w$]++)\s*(?:\+\s*-?\d++\s*)?\]\s*;"
+)
 _MADE_GENERIC = re.compile(rf"{_WORD}cvta\.global\.u64\s+(%[\w$]++)\s*,\s*(%[\w$]++)\s*;")
 _BLOCK = re.compile(r"\{[^{}]*\}")
 _PRINTING = r"(?:vprintf|__assertfail)"
@@ -99,8 +105,10 @@ class Uses:
         if not (self._constants or self._texts):
             return
         text = _LOADED.sub(lambda match: self._without(match, self._constants, match[1]), text)
+        if any(name[0] in self._constants for name in _NAME.finditer(text)):
+            text = self._follow_constants(text)
         if any(name[0] in self._texts for name in _NAME.finditer(text)):
-            text = self._follow(text)
+            text = self._follow_texts(text)
         self._others.update(
             name[0] for name in _NAME.finditer(text) if name[0] in self._constants or name[0] in self._texts
         )
@@ -120,7 +128,32 @@ class Uses:
     def _without(match: re.Match[str], names: set[str], name: str) -> str:
         return ";" if name in names else match[0]
 
-    def _follow(self, text: str) -> str:
+    def _follow_constants(self, text: str) -> str:
+        """The text without what becomes of constants' addresses as it should. One that goes elsewhere may be any of the function's."""
+        names: set[str] = set()
+        start: set[str] = set()
+        leads_to: defaultdict[str, list[str]] = defaultdict(list)
+        for match in _TAKEN.finditer(text):
+            if match[2] in self._constants:
+                names.add(match[2])
+                start.add(match[1])
+        for match in (*_COPIED.finditer(text), *_ADDED.finditer(text)):
+            for source in match.groups()[1:]:
+                leads_to[source].append(match[1])
+        holds, left = set(start), [*start]
+        while left:
+            new = set(leads_to[left.pop()]) - holds
+            holds |= new
+            left += new
+        text = _TAKEN.sub(lambda match: self._without(match, self._constants, match[2]), text)
+        for pattern in (_COPIED, _ADDED):
+            text = pattern.sub(lambda match: match[0] if holds.isdisjoint(match.groups()[1:]) else ";", text)
+        text = _LOADED_BY.sub(lambda match: self._without(match, holds, match[1]), text)
+        if any(register[0] in holds for register in _REGISTER.finditer(text)):
+            self._others |= names
+        return text
+
+    def _follow_texts(self, text: str) -> str:
         """The text without what becomes of texts' addresses as it should; others are noted."""
         holds: defaultdict[str, set[str]] = defaultdict(set)
 

@@ -110,12 +110,12 @@ __global__ void jumps(int *o, int i)
 }
 """,
 }
-FOLLOWED = "printf", "assert", "read by name"
+FOLLOWED = "printf", "assert", "read by name", "constant"
 """What PTX tells that no kernel keeps."""
 NESTING = "__global__ void child(int *o) { ++*o; } __global__ void parent(int *o) { child<<<1, 1>>>(o); }"
 WHOLE = {
     "global": VARIABLES,
-    "constant": VARIABLES,
+    "constant": NONE,
     "table": VARIABLES,
     "byte": VARIABLES,
     "managed": VARIABLES,

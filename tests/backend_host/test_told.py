@@ -21,10 +21,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library.will_be.argtypes = [ctypes.c_uint64] * 2
     library.forget.argtypes = [ctypes.c_uint8, ctypes.c_uint64]
     library.forget_context.argtypes = [ctypes.c_uint64]
-    library.pass_ = getattr(library, "pass")
-    for name in ("tell", "led", "as_told", "pass"):
+    for name in ("tell", "led", "as_told", "pass_on"):
         getattr(library, name).restype = ctypes.c_uint64
-    for name in ("led", "as_told", "pass"):
+    for name in ("led", "as_told", "pass_on"):
         getattr(library, name).argtypes = [ctypes.c_uint64]
     library.hides.argtypes = [ctypes.c_uint64] * 2
     library.hides.restype = library.is_lost.restype = ctypes.c_bool
@@ -122,14 +121,14 @@ def test_sizes_that_no_variable_has(told: ctypes.CDLL, nr_bytes: int) -> None:
 def test_what_is_passed_to_kernels_counts_once(told: ctypes.CDLL) -> None:
     tell(told, HERE)
     tell(told, HERE + 64)
-    assert [told.pass_(at) for at in (HERE - 1, HERE + 128)] == [HERE - 1, HERE + 128]
+    assert [told.pass_on(at) for at in (HERE - 1, HERE + 128)] == [HERE - 1, HERE + 128]
     assert told.nr_passed() == 0
-    assert [told.pass_(at) for at in (HERE + 64, HERE + 127)] == [HERE + 64, HERE + 127]
+    assert [told.pass_on(at) for at in (HERE + 64, HERE + 127)] == [HERE + 64, HERE + 127]
     assert told.nr_passed() == 1
     told.will_be(HERE + 64, THERE)
     told.will_be(HERE, THERE + 64)
     told.exchange()
-    assert [told.pass_(at) for at in (HERE + 127, HERE)] == [THERE + 63, THERE + 64]
+    assert [told.pass_on(at) for at in (HERE + 127, HERE)] == [THERE + 63, THERE + 64]
     assert told.nr_passed() == 2
     told.forget(MODULE, 1)
     assert told.nr_passed() == 0

@@ -72,7 +72,7 @@ uint64_t as_told(uint64_t address)
     return fgw_told_as_told(&worker, address);
 }
 
-uint64_t pass(uint64_t address)
+uint64_t pass_on(uint64_t address)
 {
     return fgw_told_pass(&worker, address);
 }
