@@ -20,6 +20,7 @@ from tests.backend_host.object_player import (
     SECOND,
     SHAPE,
     SURFACE_LDST,
+    ServeError,
     Table,
     main,
     make_context,
@@ -243,6 +244,32 @@ def play_slow(table: Table, folder: Path) -> Any:
     return seen
 
 
+def play_told(table: Table, folder: Path) -> Any:
+    """A constant whose address the program asks for, fills by, goes beyond, and gives to a kernel, in halves first."""
+    program = Program(table)
+    seen = []
+    module = program.module(
+        PLAIN.replace(".visible .entry none", ".visible .const .align 8 .b8 told[64];\n.visible .entry none")
+    )
+    function = table.named("cuModuleGetFunction", "module", module, b"add")
+    seen.append(program.bound())
+    address = table.made("cuModuleGetGlobal_v2", b"told", module=module, name_bytes=4)
+    table.serve("cuMemsetD8_v2", dstDevice=address, uc=1, N=64)
+    for begin, nr_bytes in ((address + 32, 1 << 30), (address - (1 << 30), (1 << 30) + 8)):
+        try:
+            table.serve("cuMemsetD8_v2", dstDevice=begin, uc=1, N=nr_bytes)
+        except ServeError as error:
+            seen.append(error.args[1])
+    seen.append(program.bound())
+    launch = {"function": function, "grid": [1, 1, 1], "block": [1, 1, 1], "nr_parameter_bytes": 12}
+    table.serve("cuLaunchKernel", struct.pack("<QI", address + 8, 3), **launch)
+    seen.append(program.bound())
+    program.unload(module)
+    seen.append(program.bound())
+    table.end()
+    return seen
+
+
 def play_shown(table: Table, folder: Path) -> Any:
     """What the daemon is shown, where images are kept and where not."""
     shown = []
@@ -274,6 +301,7 @@ COMMANDS = {
     "objects": play_objects,
     "images": play_images,
     "slow": play_slow,
+    "told": play_told,
     "shown": play_shown,
 }
 

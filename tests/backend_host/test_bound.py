@@ -9,6 +9,7 @@ import pytest
 from backend_host.device.readings import Bound
 from tests.backend_host import played_table
 
+INVALID_VALUE = 1
 Play = Callable[[str], Any]
 
 
@@ -65,6 +66,11 @@ def test_images_bind_while_they_live(play: Play) -> None:
 
 def test_images_that_take_time_cannot_be_read_until_they_are(play: Play) -> None:
     assert play("slow") == ["IMAGES", "VARIABLES|IMAGES", "VARIABLES|IMAGES", "IMAGES", ""]
+
+
+def test_an_address_that_was_told_binds_once_a_kernel_has_it(play: Play) -> None:
+    """As long as the module is there. What is beyond a variable's ends is none of it."""
+    assert play("told") == ["", INVALID_VALUE, INVALID_VALUE, "", "ADDRESSES", ""]
 
 
 def test_the_daemon_is_shown_what_binds_where_images_are_kept(play: Play) -> None:

@@ -17,7 +17,9 @@ static CUresult reserve(CUdeviceptr *address, size_t bytes, size_t alignment, CU
 
 void begin(bool is_wanted, bool has_area)
 {
-    fgw_told_end(&worker);
+    while (worker.told.nr > 0) {
+        fgw_told_forget(&worker, worker.told.items[0].owner_kind, worker.told.items[0].owner);
+    }
     worker = (struct fgw_worker){.driver = {.cuMemAddressReserve = has_area ? reserve : NULL}};
     fgw_told_want(&worker, is_wanted);
 }

@@ -341,8 +341,9 @@ def test_constants_and_texts_of_kernels_go_along(host: Host) -> None:
     told.ends()
 
 
-def test_modules_that_are_loaded_where_others_were(host: Host) -> None:
-    told = Told(host, *["load"] * (NR_MOVES + 1))
+@pytest.mark.parametrize("word", ["load", "beyond"])
+def test_modules_that_come_later_and_memory_behind_constants(host: Host, word: str) -> None:
+    told = Told(host, *[word] * (NR_MOVES + 1))
     told.goes_on()
     for _ in range(NR_MOVES):
         replay(host)
@@ -352,7 +353,7 @@ def test_modules_that_are_loaded_where_others_were(host: Host) -> None:
 
 def test_numbers_that_are_an_address_together_stay_numbers(host: Host) -> None:
     """Of a kernel's parameters."""
-    told = Told(host, "halves", "halves", "halves", "keep")
+    told = Told(host, "halves", "halves", "halves")
     told.goes_on()
     replay(host)
     told.goes_on()

@@ -1,8 +1,9 @@
 /*
  * Constants that kernels read by name, and texts that they print: for each line of its input the constants change by
  * every way that the host has for it, by the address that it asked for in the beginning, too. "pass" has a kernel go by
- * that address, and "keep" one that finds it in memory of the device; "halves" has one compute with its halves; "load"
- * loads a module more, and uses its constant. Whatever happens to the program between two lines, nothing may change.
+ * that address, and "keep" one that finds it in memory of the device; "halves" has one compute with its halves;
+ * "beyond" names memory behind a constant; "load" loads a module more, and uses its constant. Whatever happens to the
+ * program between two lines, nothing may change.
  */
 #include <iostream>
 #include <string>
@@ -121,6 +122,10 @@ int main()
             is_right = is_right && ~more == (long long)(size_t)at;
             more = 0;
             CHECK(cudaMemset(out, 0, sizeof(*out)));
+        }
+        if (word == "beyond") {
+            more = cudaMemset(at + 8, 0, (size_t)1 << 30);
+            cudaGetLastError();
         }
         if (word == "load") {
             more += load(out, line);

@@ -180,6 +180,11 @@ static void erase(struct fgw_told *told, uint32_t index)
     free(told->items[index].name);
     told->nr--;
     memmove(&told->items[index], &told->items[index + 1], (told->nr - index) * sizeof(*told->items));
+    if (told->nr == 0) {
+        free(told->items);
+        told->items = NULL;
+        told->room = 0;
+    }
     measure(told);
 }
 
@@ -199,15 +204,6 @@ void fgw_told_forget_context(struct fgw_worker *worker, uint64_t context)
             erase(&worker->told, i);
         }
     }
-}
-
-void fgw_told_end(struct fgw_worker *worker)
-{
-    while (worker->told.nr > 0) {
-        erase(&worker->told, worker->told.nr - 1);
-    }
-    free(worker->told.items);
-    worker->told = (struct fgw_told){0};
 }
 
 /* ---- what is led ---- */

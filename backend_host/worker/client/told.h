@@ -56,7 +56,6 @@ bool fgw_told_tell(struct fgw_worker *worker, const struct fgw_told_variable *va
 void fgw_told_forget(struct fgw_worker *worker, enum fgv_handle_kind owner_kind, uint64_t owner);
 /* The context is gone, and what libraries had in it. */
 void fgw_told_forget_context(struct fgw_worker *worker, uint64_t context);
-void fgw_told_end(struct fgw_worker *worker);
 /* Finds the variable that was told to have this address in it; NULL: there is none. */
 struct fgw_told_variable *fgw_told_find(struct fgw_told *told, uint64_t address);
 /* Tells whether any address in there may be led elsewhere. */

@@ -345,7 +345,6 @@ static void take_down(struct fgw_worker *worker)
     fgw_sharing_drop_context(worker, NULL);
     fgw_memory_drop_context(worker, NULL);
     fgw_handles_end(worker);
-    fgw_told_end(worker);
     fgw_pools_drop(worker);
     fgw_graph_memory_drop(worker);
     fgw_span_drop(worker);
