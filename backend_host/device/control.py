@@ -347,6 +347,10 @@ class ControlPage(SpacesTold, Away):
         """How much of what may be on the device others than the worker in this slot have for good: it may allocate the rest."""
         lib.fgw_control_set_withheld(self.page, bounded(slot, MAX_WORKERS), withheld_bytes)
 
+    def set_spare(self, spare_bytes: int) -> None:
+        """How much more may stay on the device so that each program still has room there for all of its memory."""
+        lib.fgw_control_set_spare(self.page, spare_bytes)
+
     def rooms(self) -> list[Room]:
         """What each worker that serves a program has allocated, and has on the device."""
         readings = ffi.new(f"struct fgw_room_reading[{MAX_WORKERS}]")

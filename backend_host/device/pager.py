@@ -107,6 +107,7 @@ class Pager:
         most = {each.slot: max(0, room - sum(shared.values()) + shared.get(each.slot, 0)) for each in every}
         for slot, nbytes in most.items():
             self._page.set_withheld(slot, max(0, self._capacity - nbytes))
+        self._page.set_spare(max(0, min((most[each.slot] - each.allocated_bytes for each in every), default=room)))
         lacking = [each for each in every if each.displaced_since_ns and each.allocated_bytes > most[each.slot]]
         for each in lacking:
             if each.slot not in self._lacking:

@@ -218,6 +218,25 @@ def test_what_others_have_for_good_cannot_be_allocated(page: ControlPage) -> Non
     assert two.allocates(20 * STEP)
 
 
+def test_what_may_stay_leaves_each_room_for_all_that_it_has(page: ControlPage) -> None:
+    one, two = worker(page), worker(page)
+    pager = Pager(page, CAPACITY, CAPACITY, 0.05)
+
+    def is_spare(nbytes: int) -> bool:
+        pager.look(0)
+        assert not lib.fgw_room_is_spare(one.grantee, nbytes + 1)
+        return bool(lib.fgw_room_is_spare(two.grantee, nbytes))
+
+    assert is_spare(CAPACITY)
+    assert one.allocates(48 * STEP)
+    assert two.allocates(40 * STEP)
+    assert is_spare(CAPACITY - 48 * STEP), "they take turns"
+    lib.fgw_room_fix(two.grantee, 6 * STEP)
+    assert is_spare(CAPACITY - 54 * STEP)
+    lib.fgw_room_fix(one.grantee, 20 * STEP)
+    assert is_spare(0)
+
+
 def test_who_waits_for_more_than_there_is_stands_in_the_log(
     page: ControlPage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/count.h"
+#include "calls/lack.h"
 #include "calls/memory.h"
 #include "client/handles.h"
 #include "client/service.h"
@@ -93,8 +94,9 @@ static CUresult create(struct fgw_worker *worker, enum fgv_handle_kind kind, uin
         result = create_native(&worker->driver, kind, &descriptor, nr_levels, &native);
     }
     if (result != CUDA_SUCCESS) {
+        const uint64_t bytes = array->quota_bytes;
         array_delete(worker, array);
-        return result;
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? fgw_lack_of(worker, bytes) : result;
     }
     fgw_worker_bind(worker, kind, number, native);
     fgw_handle_hang(worker, kind, number, array);

@@ -13,6 +13,7 @@
 #include "calls/graph.h"
 #include "calls/graph_memory.h"
 #include "calls/host_function.h"
+#include "calls/lack.h"
 #include "calls/memory.h"
 #include "calls/staging.h"
 #include "calls/stream.h"
@@ -320,6 +321,9 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
     if (result == CUDA_SUCCESS) {
         result =
             fgw_staging_add(worker, graph, edges.nodes, edges.data, fixed->nr_nodes, &staging, &params.native, &node);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+            result = fgw_lack_of(worker, rest.sent.alloc.bytesize);
+        }
     }
     if (result == CUDA_SUCCESS) {
         result = fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);

@@ -15,6 +15,7 @@
 #include "calls/image_memory.h"
 #include "calls/jit.h"
 #include "calls/kept_image.h"
+#include "calls/lack.h"
 #include "calls/space.h"
 #include "calls/state.h"
 #include "client/arena.h"
@@ -278,10 +279,11 @@ static CUresult load_charged(struct fgw_worker *worker, uint64_t number, const v
         fgw_image_memory_give(worker, kind, needs_bytes);
         fgw_printing_pass_on(worker, said_bytes);
     }
-    return result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? fgw_lack_of(worker, needs_bytes) : result;
 }
 
-/* Loads with the guest's options, and says what came of it. Without options the result is the answer. */
+/* Loads with the guest's options, and says what came of it. Without options the result is the answer. The blob goes,
+ * unless the request is to be served once more. */
 static CUresult load(struct fgw_worker *worker, const struct fgw_request *request,
                      struct fgv_reply_cuModuleLoadDataEx *answer, enum fgv_handle_kind kind, load_call call)
 {
@@ -306,6 +308,11 @@ static CUresult load(struct fgw_worker *worker, const struct fgw_request *reques
         load_functions(worker, kind, fixed);
     }
     free(wrapper);
+    if (fgw_lack_is_told(worker)) {
+        free(jit);
+        return result;
+    }
+    fgw_blob_drop(worker, fixed->blob);
     if (fixed->chunk != FGV_NO_CHUNK) {
         answer->said = fgw_jit_tell(worker, jit, result, fixed->chunk);
         result = CUDA_SUCCESS;
@@ -316,16 +323,10 @@ static CUresult load(struct fgw_worker *worker, const struct fgw_request *reques
 
 CUresult fgw_serve_cuModuleLoadDataEx(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
-    const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
-    CUresult result = load(worker, request, reply, FGV_HANDLE_MODULE, load_module);
-    fgw_blob_drop(worker, fixed->blob);
-    return result;
+    return load(worker, request, reply, FGV_HANDLE_MODULE, load_module);
 }
 
 CUresult fgw_serve_cuLibraryLoadData(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
-    const struct fgv_request_cuLibraryLoadData *fixed = request->fixed;
-    CUresult result = load(worker, request, reply, FGV_HANDLE_LIBRARY, load_library);
-    fgw_blob_drop(worker, fixed->blob);
-    return result;
+    return load(worker, request, reply, FGV_HANDLE_LIBRARY, load_library);
 }

@@ -62,6 +62,13 @@ void fgw_memory_unplace(struct fgw_worker *worker, uint64_t bytes)
     fgw_quota_give(&worker->grantee, bytes);
 }
 
+uint64_t fgw_memory_unused(void)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    const bool is_known = real.cuMemGetInfo_v2 && real.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+    return is_known ? free_bytes : UINT64_MAX;
+}
+
 void fgw_memory_trim(struct fgw_worker *worker)
 {
     fgw_pools_trim(worker);

@@ -19,6 +19,8 @@ bool fgw_memory_take(struct fgw_worker *worker, uint64_t bytes);
 /* Likewise, and of the room on the device, for what stays there. */
 bool fgw_memory_place(struct fgw_worker *worker, uint64_t bytes);
 void fgw_memory_unplace(struct fgw_worker *worker, uint64_t bytes);
+/* Tells how much of the device's memory nobody has, as the driver says in the current context. */
+uint64_t fgw_memory_unused(void);
 /* Pools and graphs give back what they keep. */
 void fgw_memory_trim(struct fgw_worker *worker);
 /* The allocation is gone, or about to go: its quota is given back. `stream`: a pool's, of which the work that is there

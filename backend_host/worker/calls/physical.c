@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "calls/exports.h"
+#include "calls/lack.h"
 #include "calls/memory.h"
 #include "calls/span.h"
 #include "calls/state.h"
@@ -51,7 +52,7 @@ static CUresult make(struct fgw_worker *worker, struct fgw_physical *physical)
     if (result != CUDA_SUCCESS) {
         fgw_room_unplace(&worker->grantee, physical->bytes);
     }
-    return result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? fgw_lack_of(worker, physical->bytes) : result;
 }
 
 /* False: it is more than there may be. Others may allocate as much before it is mapped, which fails then. */

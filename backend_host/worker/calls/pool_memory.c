@@ -4,6 +4,7 @@
  */
 #include "calls/graph.h"
 #include "calls/graph_memory.h"
+#include "calls/lack.h"
 #include "calls/memory.h"
 #include "calls/pool.h"
 #include "calls/pool_holding.h"
@@ -86,6 +87,7 @@ static CUresult capture(struct fgw_worker *worker, uint64_t bytes, CUstream stre
     }
     if (result == CUDA_SUCCESS) {
         result = driver->cuMemAllocFromPoolAsync(&made, bytes, native, stream);
+        result = result == CUDA_ERROR_OUT_OF_MEMORY ? fgw_lack_of(worker, bytes) : result;
     }
     if (result == CUDA_SUCCESS) {
         fgw_graph_memory_add(worker, graph, bytes);

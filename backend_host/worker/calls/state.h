@@ -163,6 +163,12 @@ struct fgw_in_space {
     bool has_refused;   /* an image, which was said */
 };
 
+/* Of lack.c. */
+struct fgw_lack {
+    bool may_wait;  /* the request at hand, for room on the device */
+    uint64_t bytes; /* that it waits for */
+};
+
 struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
@@ -177,6 +183,7 @@ struct fgw_calls {
     struct fgw_ranges placed;   /* the heap's pages at such addresses; the owner is where the heap has them */
     uint64_t reserved_bytes;
     uint64_t promised_bytes; /* of physical memory that there is none of yet */
+    struct fgw_lack lack;
     struct fgw_span span;
     struct fgw_swap swap;
     struct fgw_sharing sharing;

@@ -211,7 +211,7 @@ static uint64_t news_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qui
         poll_ns = SWAP_NAP_NS;
     }
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->behind.nr != 0 ||
-        worker->loop->first_waiter || is_backlog_full || fgw_swap_is_at_work(worker) ||
+        worker->loop->first_waiter || worker->loop->lacking.first || is_backlog_full || fgw_swap_is_at_work(worker) ||
         (worker->turn->is_gated && !fgw_space_gate_is_awaited(worker))) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         if (busy_ns > STOP_NAP_NS && can_stop(worker)) {

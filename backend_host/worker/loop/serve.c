@@ -30,6 +30,7 @@
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
 #include "loop/answer.h"
+#include "loop/lacking.h"
 #include "loop/state.h"
 #include "loop/waiters.h"
 #include "page/layout.h"
@@ -85,7 +86,7 @@ static bool keeps_place(uint16_t call)
     }
 }
 
-void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
+bool fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                    uint16_t response)
 {
     _Alignas(8) uint8_t reply[FGW_REPLY_MAX_BYTES];
@@ -115,6 +116,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
     } else if (stream) {
         fgw_gate_prepare(worker, stream, service->number);
     }
+    fgw_lacking_begin(worker);
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
     if (result == CUDA_ERROR_NOT_READY && fgw_recorded_tells_done(worker, service, request)) {
         result = CUDA_SUCCESS;
@@ -134,6 +136,9 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
             fgw_gate_close(worker, stream, request);
         }
     }
+    if (fgw_lacking_keeps(worker, service, request, response, result)) {
+        return false;
+    }
     if (service->has_payload || service->cost == FGV_COST_COPY) {
         fgw_note_fault(worker,
                        result); /* first: who sees that a chunk failed finds the error at every call from then on */
@@ -143,6 +148,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         fgw_printing_check(worker); /* before the answer: who waited finds what kernels printed */
     }
     fgw_answer(worker, service, response, result, reply);
+    return true;
 }
 
 /* A record whose header and fixed struct are private. */
@@ -293,6 +299,39 @@ static bool misses_memory(struct fgw_worker *worker, const struct fgw_parsed *pa
     default:
         return is_recorded || fgw_value_is_out(worker, &parsed->request);
     }
+}
+
+static enum fgw_again serve_again(struct fgw_worker *worker, const struct fgw_lacking_record *record)
+{
+    struct fgw_parsed parsed;
+    CUresult result = parse(&parsed, record->bytes, record->nr_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS &&
+        ((worker->turn->is_displaced && needs_memory(parsed.header.call)) || misses_memory(worker, &parsed, false))) {
+        if (!record->is_last) {
+            return FGW_AGAIN_MISSES;
+        }
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS && (parsed.service->needs_context || parsed.header.context != 0)) {
+        result = fgw_context_enter(worker, parsed.header.context);
+    }
+    if (result != CUDA_SUCCESS) {
+        fgw_answer(worker, NULL, record->response, result, NULL);
+        return FGW_AGAIN_ANSWERED;
+    }
+    return fgw_serve_now(worker, parsed.service, &parsed.request, record->response) ? FGW_AGAIN_ANSWERED
+                                                                                    : FGW_AGAIN_LACKS;
+}
+
+bool fgw_serve_lacking(struct fgw_worker *worker, uint64_t now_ns)
+{
+    struct fgw_lacking_record record;
+    if (fgw_swap_is_moving(worker) || !fgw_lacking_is_due(worker, now_ns, &record)) {
+        return false;
+    }
+    const enum fgw_again again = serve_again(worker, &record);
+    fgw_lacking_tried(worker, now_ns, again);
+    return again == FGW_AGAIN_ANSWERED;
 }
 
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */

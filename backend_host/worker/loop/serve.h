@@ -8,8 +8,10 @@
 enum fgw_served { FGW_SERVED, FGW_SERVE_LATER };
 enum fgw_served fgw_serve_record(struct fgw_worker *worker, const struct fgv_consumed *record);
 bool fgw_serve_backlog(struct fgw_worker *worker);
-/* Carries a checked request out and answers it. */
-void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
+/* Serves the first of those that wait for room on the device, if it is time to. True: it was answered. */
+bool fgw_serve_lacking(struct fgw_worker *worker, uint64_t now_ns);
+/* Carries a checked request out and answers it. False: it waits for room on the device. */
+bool fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                    uint16_t response);
 
 #endif

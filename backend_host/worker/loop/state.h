@@ -10,6 +10,16 @@
 #define FGW_BACKLOG_BYTES     (4u << 20)
 
 struct fgw_waiter;
+struct fgw_lacking_request;
+
+/* Of lacking.c. */
+struct fgw_lacking {
+    struct fgw_lacking_request *first, *last;
+    uint32_t nr;
+    uint64_t kept_bytes; /* of the device, which others are to leave to the first */
+    uint64_t looked_ns;
+    enum fgw_tries { FGW_TRIES_FIRST = 0, FGW_TRIES_AGAIN, FGW_TRIES_LAST } tries; /* that the request at hand makes */
+};
 
 struct fgw_backlog {
     uint8_t *bytes;
@@ -20,6 +30,7 @@ struct fgw_loop {
     struct fgv_consumer consumer;
     struct fgw_waiter *first_waiter, *last_waiter;
     uint32_t nr_waiters;
+    struct fgw_lacking lacking;
     struct fgw_backlog backlog;
 
     uint64_t alerted_ns; /* when the vGPU's bell last changed */

@@ -36,6 +36,7 @@
 #include "ivshmem/region.h"
 #include "ivshmem/ring.h"
 #include "loop/face.h"
+#include "loop/lacking.h"
 #include "loop/rest.h"
 #include "loop/serve.h"
 #include "loop/stand.h"
@@ -240,7 +241,7 @@ static bool swap(struct fgw_worker *worker, uint64_t now_ns)
                             fgw_yield_is_settled(worker);
     const bool is_news = fgw_swap_poll(worker, is_settled, now_ns);
     if (is_in_motion) {
-        fgw_stand_look(worker, is_settled);
+        fgw_stand_look(worker, is_settled && !worker->loop->lacking.first);
     }
     return is_news;
 }
@@ -295,6 +296,7 @@ static void loop(struct fgw_worker *worker)
             is_news |= fgw_host_poll(worker);
         }
         is_news |= swap(worker, now_ns);
+        is_news |= fgw_serve_lacking(worker, now_ns);
         fgw_turn_poll(worker, now_ns);
         fgw_makings_poll(worker);
         fgw_persistent_poll(worker);
@@ -331,6 +333,7 @@ static void take_down(struct fgw_worker *worker)
     fgw_yield_ask(worker);
     fgw_round_end(worker);
     fgw_waiters_drop(worker);
+    fgw_lacking_drop(worker);
     fgw_host_end(worker);
     fgw_sync_poll(worker, fgw_clock_ns());
     if (worker->track->nr_gates != 0) {

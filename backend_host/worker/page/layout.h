@@ -163,7 +163,7 @@ struct fgw_decided {
     /* Linear memory of all workers together: so much may be on the device, and so much may be allocated; 0: whatever
      * the driver has. */
     _Atomic uint64_t capacity_bytes, allocatable_bytes;
-    uint8_t pad[8];
+    _Atomic uint64_t spare_bytes; /* beside each program's memory, as the daemon last saw it: room.h */
     struct fgw_decided_vgpu vgpus[FGW_MAX_VGPUS];
     struct fgw_decided_worker workers[FGW_MAX_WORKERS];
 };

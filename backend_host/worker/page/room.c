@@ -179,6 +179,11 @@ void fgw_room_unfix(struct fgw_grantee *grantee, uint64_t bytes)
     fgw_room_fix(grantee, 0 - bytes);
 }
 
+bool fgw_room_is_spare(const struct fgw_grantee *grantee, uint64_t bytes)
+{
+    return fgw_room_is_short(grantee) && bytes <= atomic_load(&grantee->control->decided->spare_bytes);
+}
+
 void fgw_room_refuse(struct fgw_grantee *grantee, uint64_t bytes)
 {
     _Atomic uint64_t *refused_bytes = &grantee->slot->refused_bytes;
@@ -225,6 +230,11 @@ void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t
 void fgw_control_set_withheld(struct fgw_control *control, uint32_t slot, uint64_t withheld_bytes)
 {
     atomic_store(&control->decided->workers[slot].withheld_bytes, withheld_bytes);
+}
+
+void fgw_control_set_spare(struct fgw_control *control, uint64_t spare_bytes)
+{
+    atomic_store(&control->decided->spare_bytes, spare_bytes);
 }
 
 void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended)

@@ -79,10 +79,12 @@ bool fgw_room_claim(struct fgw_grantee *grantee, uint64_t bytes);
 /* Counts what is there already, whatever the target. */
 void fgw_room_hold(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_room_leave(struct fgw_grantee *grantee, uint64_t bytes);
-/* Counts what else the device has given, or has back; what is promised, and what was asked for and refused, it has not.
- */
+/* Counts what else the device has given, or has back, or is to give as soon as others have made room. */
 void fgw_room_fix(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_room_unfix(struct fgw_grantee *grantee, uint64_t bytes);
+/* Tells whether so much more may stay on the device: then, too, each program has room there for all of its memory, in
+ * its turn. */
+bool fgw_room_is_spare(const struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells the daemon how many bytes the driver had no room for, though the target allows them; 0: it has room. */
 void fgw_room_refuse(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells the daemon that the worker waits for its memory since then, or 0: no more. */
@@ -105,6 +107,7 @@ struct fgw_room_reading {
 void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_bytes, uint64_t allocatable_bytes);
 void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t target_bytes);
 void fgw_control_set_withheld(struct fgw_control *control, uint32_t slot, uint64_t withheld_bytes);
+void fgw_control_set_spare(struct fgw_control *control, uint64_t spare_bytes);
 /* Suspends the vGPU, once more if its workers came back, or has those come back that have not. */
 void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended);
 /* Fills readings of FGW_MAX_WORKERS, of those that serve a client; gives their number. */

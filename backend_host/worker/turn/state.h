@@ -97,6 +97,7 @@ struct fgw_turn {
     enum fgw_phase phase;
     bool has_backlog;            /* requests wait for a turn, or for what keeps them from asking for one */
     bool is_gated;               /* the backlog waits for a gate, a host function or a place, not for the grant */
+    bool is_awaited;             /* what lacked room on the device waits for the rest of its memory, too */
     bool is_displaced;           /* its memory is not on the device, or has to go: nothing more is submitted */
     bool is_wanted_behind;       /* a host function has returned, and there is work behind it */
     uint32_t alerted_sequence;   /* of the grant for which the next one was woken in time */

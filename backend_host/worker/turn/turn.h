@@ -36,16 +36,21 @@ static inline void fgw_turn_set_gated(struct fgw_worker *worker, bool is_gated)
     worker->turn->is_gated = is_gated;
 }
 
+static inline void fgw_turn_set_awaited(struct fgw_worker *worker, bool is_awaited)
+{
+    worker->turn->is_awaited = is_awaited;
+}
+
 static inline void fgw_turn_set_displaced(struct fgw_worker *worker, bool is_displaced)
 {
     worker->turn->is_displaced = is_displaced;
 }
 
-/* Tells whether a displaced worker has something to submit. */
+/* Tells whether a displaced worker has something to submit, or to make of its memory. */
 static inline bool fgw_turn_awaits_memory(const struct fgw_worker *worker)
 {
     const struct fgw_turn *turn = worker->turn;
-    return turn->is_displaced && turn->has_backlog && !turn->is_gated;
+    return turn->is_displaced && ((turn->has_backlog && !turn->is_gated) || turn->is_awaited);
 }
 
 static inline void fgw_turn_set_wanted_behind(struct fgw_worker *worker, bool is_wanted)
