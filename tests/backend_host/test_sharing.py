@@ -94,6 +94,26 @@ def test_large_memory_in_several_extents(machine: Machine) -> None:
         assert guests[1].from_device(there + place, 8) == bytes([3] * 8)
 
 
+@pytest.mark.parametrize("is_short_first", [False, True], ids=["less than there is", "more than there is"])
+def test_memory_of_before_the_next_daemon_opens(machine: Machine, *, is_short_first: bool) -> None:
+    """Which lets programs allocate more than the device has, or no more so: extents have other sizes then."""
+    nbytes = EXTENT_MOST + STEP
+    control = machine.host.control
+    guests = [machine.start(machine.first.region, client, 0, SPAN, 4 << 30) for client in (2, 3)]
+    for worker in machine.workers:
+        control.set_target(worker.slot, 2 * nbytes)
+    capacities = [(0, 0), (4 * nbytes, 8 * nbytes)]
+    control.set_capacity(*capacities[is_short_first])
+    address = allocate(guests[0], nbytes)
+    control.set_capacity(*capacities[not is_short_first])
+    key = exported(guests[0], address)
+    assert machine.nr_shared() == (5 if is_short_first else 2)
+    there = opened(guests[1], key)
+    for place in (0, EXTENT_MOST - 4, EXTENT_MOST + STEP - 8):
+        fill(guests[0], address + place, 3, 8)
+        assert guests[1].from_device(there + place, 8) == bytes([3] * 8)
+
+
 def test_an_allocation_has_one_key(machine: Machine) -> None:
     first = machine.first
     one, other = allocate(first, 2 * STEP), allocate(first, STEP)

@@ -11,12 +11,6 @@
 #include "page/bell.h"
 #include "page/room.h"
 
-uint32_t fgw_extent_files_nr(const struct fgw_worker *worker, uint64_t bytes)
-{
-    const uint64_t most_bytes = fgw_span_extent_most_bytes(worker);
-    return (uint32_t)((bytes + most_bytes - 1) / most_bytes);
-}
-
 static bool has_calls(const struct fgw_worker *worker)
 {
     return worker->driver.cuMemExportToShareableHandle && worker->driver.cuMemImportFromShareableHandle &&
@@ -183,11 +177,14 @@ static CUresult map_one(struct fgw_worker *worker, uint64_t address, uint64_t by
     return CUDA_SUCCESS;
 }
 
-CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const int *files)
+CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const int *files,
+                              uint32_t nr_files)
 {
-    const uint64_t most_bytes = fgw_span_extent_most_bytes(worker);
+    const uint64_t most_bytes = fgw_span_extent_bytes(bytes, nr_files);
     uint64_t mapped_bytes = 0, dropped_bytes = 0;
-    CUresult result = has_calls(worker) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = !has_calls(worker) ? CUDA_ERROR_NOT_SUPPORTED
+                      : most_bytes == 0  ? CUDA_ERROR_INVALID_VALUE
+                                         : CUDA_SUCCESS;
     for (uint32_t i = 0; result == CUDA_SUCCESS && mapped_bytes < bytes; i++) {
         const uint64_t left_bytes = bytes - mapped_bytes;
         const uint64_t extent_bytes = left_bytes < most_bytes ? left_bytes : most_bytes;

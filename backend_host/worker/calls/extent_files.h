@@ -12,15 +12,14 @@
 
 #include "calls/state.h"
 
-/* How many descriptors memory of so many bytes, whole steps of the span, has. */
-uint32_t fgw_extent_files_nr(const struct fgw_worker *worker, uint64_t bytes);
 /* Gives a descriptor of each extent that lies in here, which are at most FGW_MAX_SHARED_FILES, and which the caller
  * closes. On an error there is none. */
 CUresult fgw_extent_files_open(struct fgw_worker *worker, uint64_t address, uint64_t bytes, int *files,
                                uint32_t *nr_files);
 void fgw_extent_files_close(const int *files, uint32_t nr_files);
 /* Puts the memory of such descriptors at addresses that were taken, and have none. They may be of anything: what is no
- * memory, or of another size, is CUDA_ERROR_INVALID_VALUE. */
-CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const int *files);
+ * memory, or of another size, is CUDA_ERROR_INVALID_VALUE, and so are more or fewer than so many bytes have. */
+CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const int *files,
+                              uint32_t nr_files);
 
 #endif

@@ -104,8 +104,7 @@ void fgw_sharing_found(struct fgw_worker *worker)
 static CUresult map(struct fgw_worker *worker, const struct fgw_found *found, uint64_t *address)
 {
     const uint64_t bytes = found->bytes;
-    if (bytes == 0 || bytes % FGW_SPAN_STEP_BYTES != 0 || bytes > worker->calls->span.bytes ||
-        fgw_extent_files_nr(worker, bytes) != found->nr_files) {
+    if (bytes == 0 || bytes % FGW_SPAN_STEP_BYTES != 0 || bytes > worker->calls->span.bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!fgw_memory_take(worker, bytes)) {
@@ -113,7 +112,7 @@ static CUresult map(struct fgw_worker *worker, const struct fgw_found *found, ui
     }
     CUresult result = fgw_span_take(worker, bytes, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        result = fgw_extent_files_map(worker, *address, bytes, found->files);
+        result = fgw_extent_files_map(worker, *address, bytes, found->files, found->nr_files);
         if (result != CUDA_SUCCESS) {
             fgw_span_give(worker, *address);
         }

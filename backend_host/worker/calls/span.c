@@ -135,9 +135,16 @@ void fgw_span_give(struct fgw_worker *worker, uint64_t address)
 
 /* ---- extents ---- */
 
-uint64_t fgw_span_extent_most_bytes(const struct fgw_worker *worker)
+/* Whatever holds now: an earlier daemon may have let programs allocate more, or less. */
+uint64_t fgw_span_extent_bytes(uint64_t bytes, uint32_t nr_extents)
 {
-    return fgw_room_is_short(&worker->grantee) ? MOVABLE_MOST_BYTES : MOST_BYTES;
+    const uint64_t most_bytes[] = {MOST_BYTES, MOVABLE_MOST_BYTES};
+    for (size_t i = 0; i < sizeof(most_bytes) / sizeof(most_bytes[0]); i++) {
+        if (bytes / most_bytes[i] + (bytes % most_bytes[i] != 0) == nr_extents) {
+            return most_bytes[i];
+        }
+    }
+    return 0;
 }
 
 static CUresult bring(struct fgw_worker *worker, struct fgw_range *extent)
@@ -227,7 +234,7 @@ static CUresult make_extent(struct fgw_worker *worker, uint64_t address, uint64_
 
 CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 {
-    const uint64_t most_bytes = fgw_span_extent_most_bytes(worker);
+    const uint64_t most_bytes = fgw_room_is_short(&worker->grantee) ? MOVABLE_MOST_BYTES : MOST_BYTES;
     uint64_t filled_bytes = 0, dropped_bytes = 0;
     CUresult result = CUDA_SUCCESS;
     if (!fgw_room_allocate(&worker->grantee, bytes)) {

@@ -45,8 +45,8 @@ CUresult fgw_span_empty(struct fgw_worker *worker, uint64_t address, uint64_t by
 bool fgw_span_last_whole(const struct fgw_worker *worker, uint64_t address, uint64_t bytes, struct fgw_range *extent);
 /* Whether the memory of an extent, to be found there, is not on the device. */
 bool fgw_span_is_out(struct fgw_worker *worker, uint64_t address);
-/* Of one extent; an allocation has so large ones, and a rest. */
-uint64_t fgw_span_extent_most_bytes(const struct fgw_worker *worker);
+/* Tells how large each extent of an allocation is, but for the last one, by how many it has; 0: none has so many. */
+uint64_t fgw_span_extent_bytes(uint64_t bytes, uint32_t nr_extents);
 /* Whether memory of the client's own may be an extent, which is one handle: where there is reason to bring it out. */
 bool fgw_span_may_move(const struct fgw_worker *worker, uint64_t bytes);
 /* Makes an extent memory that stays where it is: its handle is the caller's. 0: it is not on the device, and stays one.
