@@ -246,6 +246,8 @@ class WorkerReading(WorkerCounters):
     """Of its memory, that are on the device that it goes to, too."""
     fixed_bytes: int = 0
     """What it takes of the device beside linear memory, as far as that is counted: contexts and what is in them."""
+    allocated_bytes: int = 0
+    """What its program allocated, linear or not."""
 
     @property
     def contexts_due_bytes(self) -> int:

@@ -109,7 +109,7 @@ class Balancing:
             vgpu.name,
             vgpu.gpu.number,
             demand,
-            memory=vgpu.entitlement.quota_bytes or sum(each.linear_bytes for each in programs_of(vgpu)),
+            memory=vgpu.entitlement.quota_bytes or sum(each.allocated_bytes for each in programs_of(vgpu)),
             request=vgpu.entitlement.request,
             to=move.plan.target if is_moving and move is not None else None,
         )

@@ -48,7 +48,7 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
         places_left=MAX_VGPUS - len(gpu.page.vgpus()),
         out=why_out(gpu),
     )
-    linear = sum(program.linear_bytes for vgpu in there for program in programs_of(vgpu))
+    programs = [program for vgpu in there for program in programs_of(vgpu)]
     return Side(
         candidate,
         device.name,
@@ -63,7 +63,13 @@ def side(gpu: Gpu, vgpus: Sequence[VGpu]) -> Side:
         left_bytes=None
         if capacity.is_short
         else device.memory_bytes - _taken(gpu, [vgpu for vgpu in vgpus if vgpu.gpu is gpu], coming),
-        allocatable_left_bytes=capacity.allocatable - linear if capacity.allocatable else None,
+        allocatable_left_bytes=capacity.allocatable
+        - sum(min(program.allocated_bytes, capacity.resident) for program in programs)
+        if capacity.allocatable
+        else None,
+        movable_bytes=capacity.resident if capacity.is_short else None,
+        unfixed_bytes=device.memory_bytes - sum(program.fixed_bytes for program in programs),
+        largest_bytes=max((min(program.linear_bytes, capacity.resident) for program in programs), default=0),
     )
 
 

@@ -86,8 +86,13 @@ class Traveller:
         return sum(each.linear_bytes for each in self.programs)
 
     @property
+    def allocated_bytes(self) -> int:
+        """What they allocated, that and what stays where it is made."""
+        return sum(each.allocated_bytes for each in self.programs)
+
+    @property
     def fixed_bytes(self) -> int:
-        """What they take beside that."""
+        """What they take beside linear memory."""
         return sum(each.fixed_bytes for each in self.programs)
 
     def beside_bytes(self, context_bytes: int) -> int:
@@ -123,6 +128,12 @@ class Side:
     """Of the device's memory, by what vGPUs take there; None: what has no room waits in the host's."""
     allocatable_left_bytes: int | None = None
     """Of what programs may allocate there; None: that is not bounded."""
+    movable_bytes: int | None = None
+    """Of linear memory, that may be on the device at a time; None: all of it has to be there."""
+    unfixed_bytes: int = 0
+    """Of the device's memory, beside what stays there."""
+    largest_bytes: int = 0
+    """Linear memory of that program there which has the most."""
 
     @property
     def number(self) -> int:
@@ -212,9 +223,16 @@ def _of_place(traveller: Traveller, origin: Side, target: Side) -> Iterator[str]
         left, taken = format_size(max(0, target.left_bytes)), format_size(traveller.memory_bytes)
         yield f"GPU {number} has {left} of memory left, where the programs of {traveller.name} take {taken}"
     bound = target.allocatable_left_bytes
-    if bound is not None and traveller.linear_bytes > max(0, bound):
-        left, taken = format_size(max(0, bound)), format_size(traveller.linear_bytes)
+    if bound is not None and traveller.allocated_bytes > max(0, bound):
+        left, taken = format_size(max(0, bound)), format_size(traveller.allocated_bytes)
         yield f"GPU {number} has {left} left that programs may allocate, where those of {traveller.name} have {taken}"
+    if target.movable_bytes is not None and traveller.programs:
+        largest = max(target.largest_bytes, *(each.linear_bytes for each in traveller.programs))
+        room = max(0, min(target.movable_bytes, target.unfixed_bytes - traveller.fixed_bytes))
+        if largest > room:
+            left, taken = format_size(room), format_size(largest)
+            beside = f"beside what stays there and what of {traveller.name} would"
+            yield f"GPU {number} has room for {left} {beside}, where one program needs {taken} at once"
 
 
 def _of_replay(traveller: Traveller, target: Side) -> Iterator[str]:

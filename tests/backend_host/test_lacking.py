@@ -171,3 +171,6 @@ def test_nothing_stays_that_leaves_another_no_room(both: tuple[Served, Served]) 
     assert room(served).other_bytes == before
     assert words(other.guest, addresses, 7 * STEP) == numbered(3)
     assert array(served.guest, HAS - 21 * STEP) == 0
+    reading = served.host.control.worker(served.worker.slot)
+    assert reading is not None
+    assert reading.allocated_bytes == 4 * STEP + HAS - 21 * STEP

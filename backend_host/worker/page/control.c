@@ -407,6 +407,7 @@ bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct 
     reading->stalled_since_ns = atomic_load(&own->stalled_since_ns);
     reading->ahead_bytes = atomic_load(&own->ahead_bytes);
     reading->fixed_bytes = atomic_load(&own->fixed_bytes);
+    reading->allocated_bytes = atomic_load(&control->accounts[vgpu]->allocated_bytes[slot]);
     fgw_counters_read(own, &reading->counters);
     for (uint32_t i = 0; i < sizeof(reading->program) - 1; i++) {
         const char letter = own->program[i];

@@ -41,8 +41,9 @@ struct fgw_worker_reading {
     uint32_t bound;        /* enum fgw_bound, as the worker says */
     uint32_t phase;
     uint64_t stalled_since_ns;
-    uint64_t ahead_bytes; /* of its memory, that are on the device that it goes to, too */
-    uint64_t fixed_bytes; /* of the device, that it takes beside linear memory */
+    uint64_t ahead_bytes;     /* of its memory, that are on the device that it goes to, too */
+    uint64_t fixed_bytes;     /* of the device, that it takes beside linear memory */
+    uint64_t allocated_bytes; /* by its client, linear or not */
     char program[64];
     struct fgw_counters counters;
 };

@@ -35,6 +35,7 @@ COUNTERS: dict[str, Any] = {**dict.fromkeys(WorkerCounters.__dataclass_fields__,
 def program(
     linear_bytes: int = 0,
     more_bytes: int = 0,
+    placed_bytes: int = 0,
     keeps: Keeps = Keeps.NOT,
     name: str = "train",
     bound: Bound = NOT_BOUND,
@@ -43,6 +44,7 @@ def program(
     return WorkerReading(
         **counted,
         fixed_bytes=more_bytes,
+        allocated_bytes=linear_bytes + placed_bytes,
         slot=3,
         state=WorkerState.SERVING,
         pid=7,
@@ -246,6 +248,30 @@ def test_what_programs_may_allocate_where_it_is_bounded() -> None:
     assert reasons(traveller, target=replace(TARGET, left_bytes=None, allocatable_left_bytes=3 * GIB)) == (
         "GPU 1 has 3 GiB left that programs may allocate, where those of web have 4 GiB",
     )
+
+
+def test_arrays_are_allocated_too() -> None:
+    traveller = web(program(GIB, 4 * GIB, placed_bytes=3 * GIB))
+    assert make_plan(traveller, ORIGIN, replace(TARGET, allocatable_left_bytes=4 * GIB))
+    assert reasons(traveller, target=replace(TARGET, allocatable_left_bytes=4 * GIB - 1)) == (
+        "GPU 1 has 4 GiB left that programs may allocate, where those of web have 4 GiB",
+    )
+
+
+def test_what_stays_leaves_each_program_room() -> None:
+    """Where memory makes room the rest of it may wait, but each program needs all of its own at once."""
+    target = replace(TARGET, left_bytes=None, movable_bytes=8 * GIB, unfixed_bytes=8 * GIB, largest_bytes=5 * GIB)
+    assert make_plan(web(program(4 * GIB, 2 * GIB), program(5 * GIB, GIB)), ORIGIN, target)
+    assert reasons(web(program(GIB, 4 * GIB)), target=target) == (
+        "GPU 1 has room for 4 GiB beside what stays there and what of web would, where one program needs 5 GiB at once",
+    )
+    assert reasons(web(program(6 * GIB, 3 * GIB)), target=target) == (
+        "GPU 1 has room for 5 GiB beside what stays there and what of web would, where one program needs 6 GiB at once",
+    )
+    assert reasons(web(program(0, 9 * GIB)), target=target) == (
+        "GPU 1 has room for 0 B beside what stays there and what of web would, where one program needs 5 GiB at once",
+    )
+    assert make_plan(web(), ORIGIN, target)
 
 
 @pytest.mark.parametrize("target", [TARGET, replace(TARGET, left_bytes=None)])
