@@ -351,6 +351,10 @@ class ControlPage(SpacesTold, Away):
         """How much more may stay on the device so that each program still has room there for all of its memory."""
         lib.fgw_control_set_spare(self.page, spare_bytes)
 
+    def counted_again(self) -> int:
+        """Bytes that workers count as allocated and others of their vGPUs, with whom they share them, do too."""
+        return int(lib.fgw_control_counted_again(self.page))
+
     def rooms(self) -> list[Room]:
         """What each worker that serves a program has allocated, and has on the device."""
         readings = ffi.new(f"struct fgw_room_reading[{MAX_WORKERS}]")

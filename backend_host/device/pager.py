@@ -86,6 +86,7 @@ class Pager:
         self._publish({each.slot: each.target_bytes for each in away}, dict.fromkeys((each.slot for each in away), 0))
         self._hear_driver(now_ns, every)
         room = min(self._capacity, self._device_bytes - sum(each.other_bytes for each in every))
+        room += self._page.counted_again()  # what is shared is resident for each that has it, and there once
         self._withhold(room, every)
         room = max(0, room - sum(each.resident_bytes for each in away))
         holdings = {each.slot: self._holding(each) for each in rooms}

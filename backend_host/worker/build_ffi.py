@@ -41,6 +41,7 @@ HEADERS = (
     "page/sleep.h",
     "page/space.h",
     "page/room.h",
+    "page/shares.h",
     "page/demand.h",
     "page/grant.h",
     "page/apart.h",

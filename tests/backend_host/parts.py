@@ -28,6 +28,7 @@ PAGE = (
     "account",
     "motion",
     "room",
+    "shares",
     "sleep",
     "page/space",
     "demand",

@@ -29,7 +29,7 @@ def page() -> Iterator[ControlPage]:
 
 @dataclass
 class Worker:
-    """One of a vGPU of its own."""
+    """One of a vGPU, of its own where none is said."""
 
     page: ControlPage
     vgpu: int
@@ -37,7 +37,7 @@ class Worker:
     grantee: ffi.CData
 
     def allocates(self, nbytes: int) -> bool:
-        return bool(lib.fgw_room_allocate(self.grantee, nbytes))
+        return bool(lib.fgw_room_allocate(self.grantee, nbytes, 0))
 
     def claims(self, nbytes: int) -> bool:
         return bool(lib.fgw_room_claim(self.grantee, nbytes))
@@ -64,8 +64,8 @@ class Worker:
             assert self.claims(min(room.target_bytes, room.allocated_bytes) - room.resident_bytes)
 
 
-def worker(page: ControlPage) -> Worker:
-    vgpu = page.vgpu_take()
+def worker(page: ControlPage, vgpu: int | None = None) -> Worker:
+    vgpu = page.vgpu_take() if vgpu is None else vgpu
     return Worker(page, vgpu, *attach(page, vgpu))
 
 
@@ -216,6 +216,55 @@ def test_what_others_have_for_good_cannot_be_allocated(page: ControlPage) -> Non
     lib.fgw_room_unfix(one.grantee, 20 * STEP)
     pager.look(1)
     assert two.allocates(20 * STEP)
+
+
+def test_what_workers_of_a_vgpu_share_is_counted_once(page: ControlPage) -> None:
+    """Until the last of them has it no more, whoever made it and whoever dies."""
+    vgpu = page.vgpu_take(0)
+    one, two, three = (worker(page, vgpu) for _ in range(3))
+    page.set_capacity(CAPACITY, CAPACITY)
+    other = worker(page)
+    assert one.allocates(40 * STEP)
+    lib.fgw_share_join(one.grantee, 77, 40 * STEP)
+    assert not lib.fgw_room_allocate(two.grantee, 40 * STEP, 78), "that is other memory"
+    assert not lib.fgw_room_allocate(two.grantee, 39 * STEP, 77), "nor is it of another size"
+    assert lib.fgw_room_allocate(two.grantee, 40 * STEP, 77)
+    assert lib.fgw_room_allocate(three.grantee, 40 * STEP, 77)
+    assert page.counted_again() == 80 * STEP
+    assert other.allocates(CAPACITY - 40 * STEP)
+    assert not other.allocates(1)
+    lib.fgw_share_leave(one.grantee, 77)
+    lib.fgw_room_deallocate(one.grantee, 40 * STEP)
+    assert page.counted_again() == 40 * STEP
+    assert not other.allocates(1)
+    page.repair(two.slot)
+    assert page.counted_again() == 0
+    assert not other.allocates(1), "one has it still"
+    lib.fgw_share_leave(three.grantee, 77)
+    lib.fgw_room_deallocate(three.grantee, 40 * STEP)
+    assert other.allocates(40 * STEP)
+
+
+def test_places_of_what_is_shared_are_had_again(page: ControlPage) -> None:
+    vgpu = page.vgpu_take(0)
+    one, two = worker(page, vgpu), worker(page, vgpu)
+    page.set_capacity(CAPACITY, CAPACITY)
+    for name in range(2, 3000):
+        for each in (one, two):
+            lib.fgw_share_join(each.grantee, name, 1)
+        assert page.counted_again() == 1
+        lib.fgw_share_leave(one.grantee, name)
+        if name % 2:
+            lib.fgw_share_leave(two.grantee, name)
+            continue
+        page.repair(two.slot)
+        page.worker_free(two.slot)
+        two = worker(page, vgpu)
+        assert page.counted_again() == 0
+    for name in range(4000, 4000 + 2000):
+        for each in (one, two):
+            lib.fgw_share_join(each.grantee, name, 1)
+    assert page.counted_again() == 1024, "beyond that each counts for itself"
 
 
 def test_what_may_stay_leaves_each_room_for_all_that_it_has(page: ControlPage) -> None:

@@ -114,6 +114,32 @@ def test_memory_of_before_the_next_daemon_opens(machine: Machine, *, is_short_fi
         assert guests[1].from_device(there + place, 8) == bytes([3] * 8)
 
 
+def test_shared_memory_counts_once_in_what_the_device_may_have(machine: Machine) -> None:
+    """Whatever each of those that have it is charged by the quota; and as long as one has it."""
+    first, second = machine.first, machine.second
+    third = machine.start(first.region, 2, 0, SPAN)
+    control = machine.host.control
+    control.set_capacity(12 * STEP, 12 * STEP)
+    shared = allocate(first, 8 * STEP)
+    key = exported(first, shared)
+    there = [opened(guest, key) for guest in (second, third)]
+    first.ok("cuMemCreate", handle=PHYSICAL, bytes=2 * STEP, is_shareable=1)
+    descriptor = settled(first, "physical_export", handle=PHYSICAL)
+    assert settled(second, "physical_import", key=list(descriptor.key), handle=PHYSICAL).result == 0
+    assert control.counted_again() == 18 * STEP
+    last = allocate(machine.foreign, 2 * STEP)
+    assert machine.foreign.call("cuMemAlloc_v2", bytesize=STEP).result == OUT_OF_MEMORY
+    machine.foreign.ok("cuMemFree_v2", dptr=last)
+    first.ok("cuMemFree_v2", dptr=shared)
+    second.ok("ipc_close", address=there[0])
+    assert machine.foreign.call("cuMemAlloc_v2", bytesize=3 * STEP).result == OUT_OF_MEMORY, "it is there still"
+    third.ok("ipc_close", address=there[1])
+    first.ok("cuMemRelease", handle=PHYSICAL)
+    second.ok("cuMemRelease", handle=PHYSICAL)
+    assert control.counted_again() == 0
+    allocate(machine.foreign, 12 * STEP)
+
+
 def test_an_allocation_has_one_key(machine: Machine) -> None:
     first = machine.first
     one, other = allocate(first, 2 * STEP), allocate(first, STEP)

@@ -6,6 +6,7 @@
 
 #include "client/daemon.h"
 #include "page/bell.h"
+#include "page/shares.h"
 
 #define ASK_EVERY_NS UINT64_C(1000000)
 
@@ -60,6 +61,7 @@ CUresult fgw_exports_put(struct fgw_worker *worker, uint64_t name, uint64_t byte
     const CUresult result = fgw_daemon_tell(worker, &message, files, nr_files);
     if (result == CUDA_SUCCESS) {
         sharing->exports[sharing->nr_exports++] = (struct fgw_export){.name = name, .key = *key};
+        fgw_share_join(&worker->grantee, key->words[0], bytes);
     }
     return result;
 }
@@ -90,6 +92,7 @@ void fgw_exports_forget(struct fgw_worker *worker, uint64_t name)
 {
     const struct fgw_export *found = find(worker, name);
     if (found) {
+        fgw_share_leave(&worker->grantee, found->key.words[0]);
         worker->calls->sharing.exports[found - worker->calls->sharing.exports].is_gone = true;
         fgw_exports_settle(worker);
     }

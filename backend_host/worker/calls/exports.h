@@ -15,7 +15,7 @@ CUresult fgw_exports_begin(struct fgw_worker *worker);
 /* Puts it there: these descriptors, which stay the caller's, are so many bytes. For after fgw_exports_begin. */
 CUresult fgw_exports_put(struct fgw_worker *worker, uint64_t name, uint64_t bytes, const int *files, uint32_t nr_files,
                          struct fgw_key *key);
-/* What has that name is gone. */
+/* What has that name is to go. */
 void fgw_exports_forget(struct fgw_worker *worker, uint64_t name);
 /* Tells the daemon what it could not be told before. */
 void fgw_exports_settle(struct fgw_worker *worker);

@@ -10,6 +10,7 @@
 #include "page/account.h"
 #include "page/bell.h"
 #include "page/room.h"
+#include "page/shares.h"
 
 static bool has_calls(const struct fgw_worker *worker)
 {
@@ -155,7 +156,7 @@ static CUresult map_one(struct fgw_worker *worker, uint64_t address, uint64_t by
 {
     struct fgw_ranges *extents = &worker->calls->span.extents;
     CUmemGenericAllocationHandle native;
-    if (!make_room(extents) || !fgw_room_allocate(&worker->grantee, bytes)) {
+    if (!make_room(extents)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = worker->driver.cuMemImportFromShareableHandle(&native, (void *)(uintptr_t)file,
@@ -167,7 +168,6 @@ static CUresult map_one(struct fgw_worker *worker, uint64_t address, uint64_t by
         }
     }
     if (result != CUDA_SUCCESS) {
-        fgw_room_deallocate(&worker->grantee, bytes);
         return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_INVALID_VALUE;
     }
     fgw_room_hold(&worker->grantee, bytes);
@@ -177,14 +177,17 @@ static CUresult map_one(struct fgw_worker *worker, uint64_t address, uint64_t by
     return CUDA_SUCCESS;
 }
 
-CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const int *files,
-                              uint32_t nr_files)
+CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const struct fgw_key *key,
+                              const int *files, uint32_t nr_files)
 {
     const uint64_t most_bytes = fgw_span_extent_bytes(bytes, nr_files);
     uint64_t mapped_bytes = 0, dropped_bytes = 0;
     CUresult result = !has_calls(worker) ? CUDA_ERROR_NOT_SUPPORTED
                       : most_bytes == 0  ? CUDA_ERROR_INVALID_VALUE
                                          : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS || !fgw_room_allocate(&worker->grantee, bytes, key->words[0])) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     for (uint32_t i = 0; result == CUDA_SUCCESS && mapped_bytes < bytes; i++) {
         const uint64_t left_bytes = bytes - mapped_bytes;
         const uint64_t extent_bytes = left_bytes < most_bytes ? left_bytes : most_bytes;
@@ -193,6 +196,10 @@ CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint6
     }
     if (result == CUDA_SUCCESS) {
         result = allow(worker, address, bytes);
+    }
+    if (result != CUDA_SUCCESS) {
+        fgw_share_leave(&worker->grantee, key->words[0]);
+        fgw_room_deallocate(&worker->grantee, bytes - mapped_bytes);
     }
     if (result != CUDA_SUCCESS && mapped_bytes != 0) {
         fgw_span_empty(worker, address, mapped_bytes, &dropped_bytes);

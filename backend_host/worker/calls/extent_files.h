@@ -18,8 +18,9 @@ CUresult fgw_extent_files_open(struct fgw_worker *worker, uint64_t address, uint
                                uint32_t *nr_files);
 void fgw_extent_files_close(const int *files, uint32_t nr_files);
 /* Puts the memory of such descriptors at addresses that were taken, and have none. They may be of anything: what is no
- * memory, or of another size, is CUDA_ERROR_INVALID_VALUE, and so are more or fewer than so many bytes have. */
-CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const int *files,
-                              uint32_t nr_files);
+ * memory, or of another size, is CUDA_ERROR_INVALID_VALUE, and so are more or fewer than so many bytes have. What has
+ * the key counts once for all programs that have it. */
+CUresult fgw_extent_files_map(struct fgw_worker *worker, uint64_t address, uint64_t bytes, const struct fgw_key *key,
+                              const int *files, uint32_t nr_files);
 
 #endif

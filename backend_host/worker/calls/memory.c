@@ -129,6 +129,7 @@ static CUresult deallocate(CUdeviceptr address)
     if (!range) {
         result = fgw_pools_have(worker, address) ? CUDA_ERROR_INVALID_VALUE : real.cuMemFree_v2(address);
     } else if (!range->pool) {
+        fgw_exports_forget(worker, address);
         result = fgw_span_free(worker, address, range->bytes);
     }
     if (result == CUDA_SUCCESS && range) {
@@ -144,7 +145,6 @@ void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range, struc
     if (gone.pool) {
         fgw_pool_free(worker, &gone, stream); /* what is shared of a pool is a piece of it */
     } else {
-        fgw_exports_forget(worker, gone.address);
         unreserve(worker, gone.bytes);
     }
 }
@@ -198,6 +198,7 @@ void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context
             continue;
         }
         if (context && !range->pool && worker->calls->span.bytes != 0) {
+            fgw_exports_forget(worker, range->address);
             fgw_span_free(worker, range->address, range->bytes);
         }
         fgw_memory_forget(worker, range, NULL);

@@ -25,6 +25,7 @@
 #include "client/state.h"
 #include "page/account.h"
 #include "page/room.h"
+#include "page/shares.h"
 
 struct fgw_physical *fgw_physical_find(struct fgw_worker *worker, uint64_t number)
 {
@@ -71,6 +72,7 @@ static bool promise(struct fgw_worker *worker, uint64_t bytes)
 static CUresult let_go(struct fgw_worker *worker, const struct fgw_physical *physical)
 {
     if (physical->native != 0) {
+        fgw_share_leave(&worker->grantee, physical->share);
         fgw_room_unplace(&worker->grantee, physical->bytes);
         return worker->driver.cuMemRelease(physical->native);
     }
@@ -173,7 +175,7 @@ CUresult fgw_serve_cuMemCreate(struct fgw_worker *worker, const struct fgw_reque
 }
 
 CUresult fgw_physical_enter(struct fgw_worker *worker, uint64_t number, CUmemGenericAllocationHandle native,
-                            uint64_t bytes)
+                            uint64_t bytes, uint64_t share)
 {
     struct fgw_physical *physical = calloc(1, sizeof(*physical));
     CUresult result =
@@ -182,8 +184,10 @@ CUresult fgw_physical_enter(struct fgw_worker *worker, uint64_t number, CUmemGen
         free(physical);
         return result;
     }
-    *physical = (struct fgw_physical){.native = native, .bytes = bytes, .nr_retained = 1, .is_imported = true};
+    *physical =
+        (struct fgw_physical){.native = native, .bytes = bytes, .nr_retained = 1, .is_imported = true, .share = share};
     fgw_room_count_placed(&worker->grantee, bytes);
+    fgw_share_join(&worker->grantee, share, bytes);
     fgw_handle_hang(worker, FGV_HANDLE_ALLOCATION, number, physical);
     return CUDA_SUCCESS;
 }
@@ -191,7 +195,6 @@ CUresult fgw_physical_enter(struct fgw_worker *worker, uint64_t number, CUmemGen
 void fgw_allocation_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     struct fgw_physical *physical = handle->object;
-    fgw_exports_forget(worker, handle->number);
     fgw_quota_give(&worker->grantee, physical->bytes);
     free(physical);
 }
@@ -201,6 +204,7 @@ CUresult fgw_physical_drop_if_unused(struct fgw_worker *worker, uint64_t number,
     if (physical->nr_retained != 0 || physical->nr_mapped != 0) {
         return CUDA_SUCCESS;
     }
+    fgw_exports_forget(worker, number);
     CUresult result = let_go(worker, physical);
     fgw_worker_unbind(worker, FGV_HANDLE_ALLOCATION, number);
     return result;

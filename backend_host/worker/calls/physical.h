@@ -14,6 +14,7 @@ struct fgw_physical {
     uint32_t nr_retained;       /* by the client: the number is good for mapping while this is not 0 */
     uint32_t nr_mapped;
     bool is_imported;
+    uint64_t share; /* then: its name, for all that have it (page/shares.h) */
 };
 
 /* NULL: there is none. */
@@ -28,7 +29,7 @@ CUresult fgw_physical_hold(struct fgw_worker *worker, struct fgw_physical *physi
 CUresult fgw_physical_drop_if_unused(struct fgw_worker *worker, uint64_t number, const struct fgw_physical *physical);
 /* Another program's memory, under a number that is free. It was taken from the quota. */
 CUresult fgw_physical_enter(struct fgw_worker *worker, uint64_t number, CUmemGenericAllocationHandle native,
-                            uint64_t bytes);
+                            uint64_t bytes, uint64_t share);
 /* Gives back what was paid for physical memory. What the driver still has goes with the process. */
 void fgw_allocation_release(struct fgw_worker *worker, const struct fgw_handle *handle);
 /* Its bytes, and where it is mapped, are not the handle: who moves memory moves those. */

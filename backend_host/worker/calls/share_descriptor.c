@@ -87,7 +87,7 @@ static CUresult import(struct fgw_worker *worker, uint64_t number)
     }
     result = worker->driver.cuMemImportFromShareableHandle(&native, (void *)(uintptr_t)found->files[0], type);
     if (result == CUDA_SUCCESS) {
-        result = fgw_physical_enter(worker, number, native, found->bytes);
+        result = fgw_physical_enter(worker, number, native, found->bytes, found->key.words[0]);
         if (result != CUDA_SUCCESS) {
             worker->driver.cuMemRelease(native);
         }

@@ -22,6 +22,7 @@
 #include "client/state.h"
 #include "page/account.h"
 #include "page/layout.h"
+#include "page/shares.h"
 #include "track/state.h"
 
 static struct fgw_key key_of(const uint64_t *words)
@@ -112,7 +113,7 @@ static CUresult map(struct fgw_worker *worker, const struct fgw_found *found, ui
     }
     CUresult result = fgw_span_take(worker, bytes, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        result = fgw_extent_files_map(worker, *address, bytes, found->files, found->nr_files);
+        result = fgw_extent_files_map(worker, *address, bytes, &found->key, found->files, found->nr_files);
         if (result != CUDA_SUCCESS) {
             fgw_span_give(worker, *address);
         }
@@ -167,10 +168,25 @@ CUresult fgw_serve_ipc_open(struct fgw_worker *worker, const struct fgw_request 
     return result;
 }
 
+/* It has it no other way, either. */
+static bool is_only(const struct fgw_worker *worker, const struct fgw_import *import)
+{
+    const struct fgw_sharing *sharing = &worker->calls->sharing;
+    for (uint32_t i = 0; i < sharing->nr_imports; i++) {
+        if (&sharing->imports[i] != import && fgw_key_is(&sharing->imports[i].key, &import->key)) {
+            return false;
+        }
+    }
+    return !fgw_exports_have(worker, &import->key);
+}
+
 static CUresult close_import(struct fgw_worker *worker, struct fgw_import *import)
 {
     struct fgw_sharing *sharing = &worker->calls->sharing;
     uint64_t dropped_bytes = 0;
+    if (is_only(worker, import)) {
+        fgw_share_leave(&worker->grantee, import->key.words[0]);
+    }
     const CUresult result = fgw_span_empty(worker, import->address, import->bytes, &dropped_bytes);
     fgw_span_give(worker, import->address);
     fgw_quota_give(&worker->grantee, import->bytes);

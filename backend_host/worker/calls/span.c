@@ -237,7 +237,7 @@ CUresult fgw_span_fill(struct fgw_worker *worker, uint64_t address, uint64_t byt
     const uint64_t most_bytes = fgw_room_is_short(&worker->grantee) ? MOVABLE_MOST_BYTES : MOST_BYTES;
     uint64_t filled_bytes = 0, dropped_bytes = 0;
     CUresult result = CUDA_SUCCESS;
-    if (!fgw_room_allocate(&worker->grantee, bytes)) {
+    if (!fgw_room_allocate(&worker->grantee, bytes, 0)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     while (result == CUDA_SUCCESS && filled_bytes < bytes) {

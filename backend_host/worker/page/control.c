@@ -24,6 +24,7 @@
 #include "page/outlook.h"
 #include "page/room.h"
 #include "page/sets.h"
+#include "page/shares.h"
 #include "page/space.h"
 
 /* The daemon waits so long after a ring: at a hand-over the cores of a small host belong to who hands over and who is
@@ -331,6 +332,7 @@ void fgw_control_worker_assign(struct fgw_control *control, uint32_t slot, uint3
     struct fgw_decided_worker *worker = &control->decided->workers[slot];
     memset(&control->own[vgpu]->workers[slot], 0, sizeof(struct fgw_worker_slot));
     atomic_store(&control->accounts[vgpu]->allocated_bytes[slot], 0);
+    fgw_shares_clear(control, vgpu, slot);
     atomic_store(&worker->target_bytes, 0);
     atomic_store(&worker->withheld_bytes, 0);
     atomic_store(&worker->pid, pid);

@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 23u
+#define FGW_CONTROL_VERSION 24u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -230,6 +230,15 @@ _Static_assert(sizeof(struct fgw_grant) ==
 
 /* ---- account ---- */
 
+/* Memory that several of a vGPU's workers have, each of which counts all of it: see shares.h. */
+struct fgw_share {
+    _Atomic uint64_t name; /* 0: this place is free */
+    _Atomic uint64_t bytes;
+    struct fgw_worker_set holders;
+};
+
+#define FGW_MAX_SHARES 1024u
+
 /* All workers may read it. */
 struct fgw_account {
     _Atomic uint64_t used_ns;          /* GPU time charged so far */
@@ -242,9 +251,12 @@ struct fgw_account {
     _Atomic uint32_t
         split; /* a critical one: what stands in the split word of its space; another: that leaves it no place */
     _Atomic uint64_t allocated_bytes[FGW_MAX_WORKERS]; /* by the client of each of its workers */
-    uint8_t pad[FGW_PAGE_BYTES - 56 - 8 * FGW_MAX_WORKERS];
+    struct fgw_share shares[FGW_MAX_SHARES];
+    _Atomic uint32_t nr_shares; /* of their places, that were ever used: the first ones */
+    uint8_t pad[FGW_PAGE_BYTES - 60 - 8 * FGW_MAX_WORKERS];
 };
-_Static_assert(sizeof(struct fgw_account) == FGW_PAGE_BYTES, "account");
+_Static_assert(sizeof(struct fgw_account) == FGW_PAGE_BYTES + sizeof(struct fgw_share) * FGW_MAX_SHARES, "account");
+_Static_assert(sizeof(struct fgw_account) % FGW_PAGE_BYTES == 0, "of whole pages");
 
 /* Why a worker's memory has to stay on the device. */
 enum fgw_keeps {

@@ -4,6 +4,7 @@
 
 #include "page/bell.h"
 #include "page/sets.h"
+#include "page/shares.h"
 #include "page/sleep.h"
 
 static uint64_t at_most(uint64_t bytes, uint64_t most_bytes)
@@ -16,7 +17,7 @@ static uint64_t beyond(uint64_t bytes, uint64_t used_bytes)
     return bytes - at_most(used_bytes, bytes);
 }
 
-/* Everybody's, as they say: no more of any than one may have. */
+/* Everybody's, as they say: no more of any than one may have, and once what several have. */
 static uint64_t all_allocated_bytes(const struct fgw_control *control)
 {
     const uint64_t most_bytes = atomic_load(&control->decided->capacity_bytes);
@@ -26,11 +27,13 @@ static uint64_t all_allocated_bytes(const struct fgw_control *control)
         if (!atomic_load(&vgpu->is_used)) {
             continue;
         }
+        uint64_t bytes = 0;
         for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
             if (fgw_set_has(&vgpu->members, slot)) {
-                all_bytes += at_most(atomic_load(&control->accounts[index]->allocated_bytes[slot]), most_bytes);
+                bytes += at_most(atomic_load(&control->accounts[index]->allocated_bytes[slot]), most_bytes);
             }
         }
+        all_bytes += beyond(bytes, fgw_shares_beyond_once(control, index, most_bytes));
     }
     return all_bytes;
 }
@@ -59,8 +62,9 @@ static void untake(struct fgw_grantee *grantee, uint64_t bytes)
     atomic_fetch_sub(&grantee->account->allocated_bytes[grantee->slot_index], bytes);
 }
 
-/* Counts what is allocated, wherever it lies: false, and nothing counted, when it is more than there may be. */
-static bool take(struct fgw_grantee *grantee, uint64_t bytes)
+/* Counts what is allocated, wherever it lies: false, and nothing counted, when it is more than there may be. `share`:
+ * the name of what others may have, too, or 0. */
+static bool take(struct fgw_grantee *grantee, uint64_t bytes, uint64_t share)
 {
     const struct fgw_decided *decided = grantee->control->decided;
     const uint64_t capacity_bytes = atomic_load(&decided->capacity_bytes);
@@ -68,21 +72,24 @@ static bool take(struct fgw_grantee *grantee, uint64_t bytes)
         return false;
     }
     const uint64_t own_bytes = atomic_fetch_add(&grantee->account->allocated_bytes[grantee->slot_index], bytes) + bytes;
+    fgw_share_join(grantee, share, bytes);
     if (capacity_bytes != 0 && (own_bytes > capacity_bytes ||
                                 all_allocated_bytes(grantee->control) > atomic_load(&decided->allocatable_bytes))) {
+        fgw_share_leave(grantee, share);
         untake(grantee, bytes);
         return false;
     }
     return true;
 }
 
-bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes)
+bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes, uint64_t share)
 {
-    if (!take(grantee, bytes)) {
+    if (!take(grantee, bytes, share)) {
         return false;
     }
     const uint64_t linear_bytes = atomic_fetch_add(&grantee->slot->linear_bytes, bytes) + bytes;
     if (atomic_load(&grantee->control->decided->capacity_bytes) != 0 && linear_bytes > most_of_one_bytes(grantee)) {
+        fgw_share_leave(grantee, share);
         fgw_room_deallocate(grantee, bytes);
         return false;
     }
@@ -111,7 +118,7 @@ void fgw_room_deallocate(struct fgw_grantee *grantee, uint64_t bytes)
 
 bool fgw_room_may_place(struct fgw_grantee *grantee, uint64_t bytes)
 {
-    const bool may = take(grantee, bytes);
+    const bool may = take(grantee, bytes, 0);
     if (may) {
         untake(grantee, bytes);
     }
@@ -120,7 +127,7 @@ bool fgw_room_may_place(struct fgw_grantee *grantee, uint64_t bytes)
 
 bool fgw_room_place(struct fgw_grantee *grantee, uint64_t bytes)
 {
-    const bool may = take(grantee, bytes);
+    const bool may = take(grantee, bytes, 0);
     fgw_room_fix(grantee, may ? bytes : 0);
     return may;
 }
@@ -235,6 +242,18 @@ void fgw_control_set_withheld(struct fgw_control *control, uint32_t slot, uint64
 void fgw_control_set_spare(struct fgw_control *control, uint64_t spare_bytes)
 {
     atomic_store(&control->decided->spare_bytes, spare_bytes);
+}
+
+uint64_t fgw_control_counted_again(const struct fgw_control *control)
+{
+    const uint64_t most_bytes = atomic_load(&control->decided->capacity_bytes);
+    uint64_t bytes = 0;
+    for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
+        if (atomic_load(&control->decided->vgpus[index].is_used)) {
+            bytes += fgw_shares_beyond_once(control, index, most_bytes);
+        }
+    }
+    return bytes;
 }
 
 void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended)

@@ -11,7 +11,7 @@
  * What a worker allocates it counts in its vGPU's account, which all may read: so the sum has a bound that needs no
  * daemon. Each of those that ask for the last bytes at once may be refused, but never are all served. That is linear
  * memory and what is placed: memory that its client allocates and that stays on the device. What the driver takes for
- * contexts and modules is in no such sum.
+ * contexts and modules is in no such sum. What several workers of a vGPU have is in it once (shares.h).
  *
  * Wrong when: a worker that was taken over counts too little, or takes what is not its own. Others find less room than
  * they were promised, and wait: as long as the daemon lets it (pager.py). One that counts too much is held to have all
@@ -59,8 +59,9 @@ static inline uint64_t fgw_room_target_bytes(const struct fgw_grantee *grantee)
 
 /* cffi: begin */
 /* Counts linear memory that is allocated: false, and nothing counted, when it is more than the device may have of one
- * worker beside what others have for good, or of all. */
-bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes);
+ * worker beside what others have for good, or of all. `share`: the name of what others of the vGPU may have, too
+ * (shares.h), or 0. */
+bool fgw_room_allocate(struct fgw_grantee *grantee, uint64_t bytes, uint64_t share);
 void fgw_room_deallocate(struct fgw_grantee *grantee, uint64_t bytes);
 /* Counts what is placed: false, and nothing counted, when it is more than the device may have of one worker, or of all.
  */
@@ -108,6 +109,8 @@ void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_byt
 void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t target_bytes);
 void fgw_control_set_withheld(struct fgw_control *control, uint32_t slot, uint64_t withheld_bytes);
 void fgw_control_set_spare(struct fgw_control *control, uint64_t spare_bytes);
+/* Tells how much workers count that others of their vGPUs count, too: memory that they share. */
+uint64_t fgw_control_counted_again(const struct fgw_control *control);
 /* Suspends the vGPU, once more if its workers came back, or has those come back that have not. */
 void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended);
 /* Fills readings of FGW_MAX_WORKERS, of those that serve a client; gives their number. */
