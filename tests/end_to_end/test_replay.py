@@ -397,3 +397,22 @@ def test_an_address_in_memory_binds(host: Host) -> None:
     assert number(host, "web") != here
     told.goes_on()
     told.ends()
+
+
+def test_one_that_keeps_an_address_takes_another_one_back(host: Host) -> None:
+    """Which may have been on the other device by then."""
+    goes, keeps = Told(host, *["", "load"] * 3), Told(host, *["keep"] * 3)
+    both = (goes, goes, keeps)
+    for each in both:
+        each.goes_on()
+    here = number(host, "web")
+    await_plan(host)
+    assert move(host, "web", "--mover", "replay").returncode == 1
+    assert number(host, "web") == here
+    for each in both:
+        each.goes_on()
+    assert migrate(host, "web")["stage"] == "done"
+    for each in both:
+        each.goes_on()
+    goes.ends()
+    keeps.ends()
