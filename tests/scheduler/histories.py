@@ -295,3 +295,56 @@ def work(shares: Shares, rng: random.Random, nr_turns: int, draw: Callable[[], C
         shares.now_ns += lengths_ns[holder]
         shares.charge(holder, rng.randint(1, lengths_ns[holder]))
         (shares.wake if holder == 0 or rng.random() < 0.8 else shares.sleep)(holder)
+
+
+STRETCH_NS = 6_000_000_000
+"""For so long bounds stay."""
+
+SETTLING_NS = 1_500_000_000
+"""Of that, what was owed before may be made up for, and those that sleep cease to count."""
+
+HABITS_MS = {
+    "busy": ((30, 30, 6), (0,)),
+    "pausing": ((1, 2), (3, 8)),
+    "sleeping": ((1, 2, 12), (20, 200, 900, 1500)),
+    "all": ((1, 12, 30), (0, 0, 3, 9, 12, 500)),
+}
+"""How long turns last, and rests behind them."""
+
+
+def shares_while_bounds_change(policy: Elastic, rng: random.Random) -> list[tuple[float, float]]:
+    """In each stretch the request of vGPU 0, which always has work, and its part of all that was charged. Turns last 1 to 30 ms."""
+    choosing, now_ns = Choosing(policy), 0
+    habits = dict.fromkeys(range(rng.randint(2, 6)), "busy")
+    rested_ns, waiting, got = dict.fromkeys(habits, 0), set[int](), list[tuple[float, float]]()
+    for vgpu in habits:
+        choosing.joined(vgpu, rng.choice((1, 1, 2, 5, 100, 10_000)), 0)
+    for end_ns in range(STRETCH_NS, 5 * STRETCH_NS, STRETCH_NS):
+        left, requests = 100, dict.fromkeys(habits, 0)
+        for vgpu in rng.sample(sorted(habits), len(habits)):
+            requests[vgpu] = min(left, rng.choice((0, 0, 20, 50, 100)))
+            left -= requests[vgpu]
+            limit = rng.choice((100, 100, 100, max(requests[vgpu], 40)))
+            policy.bounds_changed(vgpu, requests[vgpu] / 100, limit / 100, now_ns)
+            habits[vgpu] = rng.choice(("busy", "pausing", "sleeping", "all")) if vgpu else "busy"
+        charged_ns, first_ns = 0, 0
+        while now_ns < end_ns:
+            for vgpu in habits:
+                if vgpu not in waiting and rested_ns[vgpu] <= now_ns:
+                    waiting.add(vgpu)
+                    choosing.backlogged(vgpu, now_ns)
+            choice = choosing.pick(now_ns)
+            assert choice is not None
+            waiting.remove(choice)
+            choosing.dispatched(choice, now_ns)
+            turn_ns, rest_ns = (rng.choice(lengths_ms) * 1_000_000 for lengths_ms in HABITS_MS[habits[choice]])
+            now_ns += turn_ns
+            choosing.charged(choice, turn_ns, now_ns)
+            rested_ns[choice] = now_ns + rest_ns
+            if rested_ns[choice] > now_ns:
+                choosing.blocked(choice, now_ns)
+            if now_ns > end_ns - STRETCH_NS + SETTLING_NS:
+                charged_ns += turn_ns
+                first_ns += turn_ns if choice == 0 else 0
+        got.append((requests[0] / 100, first_ns / charged_ns))
+    return got

@@ -15,7 +15,7 @@ from scheduler.fair import PARTS_OF_WEIGHT, FairQueuing
 from scheduler.first_come import FirstCome
 from scheduler.policy import Bounded, Policy, Standing, exact_share
 from tests.scheduler.choosing import Choosing, tell
-from tests.scheduler.histories import History, Shares, play, work
+from tests.scheduler.histories import History, Shares, play, shares_while_bounds_change, work
 
 MS = 1_000_000
 shares = st.integers(0, 1000).map(lambda permille: Fraction(permille, 1000))
@@ -162,6 +162,16 @@ def test_who_always_has_work_gets_its_request(weights: list[int], seed: int, nr:
 
     claims = [draw()._replace(weight=Fraction(weight)) for weight in weights]
     work(Shares(Elastic(owed_ns=MS), claims, MS), rng, nr, draw if changing else None)
+
+
+@given(st.integers(0, 2**32))
+@example(142)
+@example(413)
+@settings(max_examples=20, deadline=None)
+def test_a_request_holds_soon_after_each_change_however_others_pause(seed: int) -> None:
+    """Also where requests sum to all of the GPU, and those without one lead by minutes."""
+    for request, share in shares_while_bounds_change(Elastic(), random.Random(seed)):
+        assert share >= request - 0.02
 
 
 @pytest.mark.parametrize("policy", [FairQueuing(owed_ns=MS), FirstCome()])
