@@ -221,7 +221,12 @@ def test_vectors_element_by_element(spelling: str, kind: str, nr: int, space: st
     """The operand is 2 in each element; memory holds 1, -3, 1, ... and then what atom gave."""
     register, bits = _register(kind)
     size_bytes = bits // 8
-    operation = {"add": lambda a: a + 2.0, "max": lambda a: max(a, 2.0), "min": lambda a: min(a, 2.0)}[spelling[:3]]
+    operations: dict[str, Callable[[float], float]] = {
+        "add": lambda a: a + 2.0,
+        "max": lambda a: max(a, 2.0),
+        "min": lambda a: min(a, 2.0),
+    }
+    operation = operations[spelling[:3]]
     both = 0x10001 if kind.endswith("x2") else 1
     numbers = [1.0 if index % 2 == 0 else -3.0 for index in range(nr)]
     stores = " ".join(f"st.global.b{bits} [%x+{size_bytes * (nr + i)}], %o{i};" for i in range(nr))
