@@ -11,16 +11,9 @@ from backend_host import config_commands, hand_overs, output
 from backend_host.arguments import name_argument, path_argument, take_state_dir
 from backend_host.config import (
     PACKAGE_ROOT,
-    PREEMPTIONS,
-    SLICING_MODES,
-    SPACES,
-    SYSTEM_FILE,
     Config,
-    load_as_said,
-    milliseconds,
-    system_file,
 )
-from backend_host.device_settings import check_name
+from backend_host.config_options import add_settings, config_of, file_of, given_settings
 from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message, to_type
@@ -29,12 +22,9 @@ from backend_host.service import balancing, draining, migrating, suspending
 from backend_host.service.commands import add_commands
 from backend_host.sizes import size_argument
 from backend_host.space import command as space
-from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
+from backend_host.state_dir import SOCKET, default_state_dir, dir_of_commands
 from backend_host.top import command as top
-from backend_host.walls.settings import WALLS
 from scheduler.command_line import OutputError, Parser, abandon, finish
-from scheduler.quota import QUOTAS
-from scheduler.registry import POLICIES, SIMULATED, where_simulated
 from scheduler.version import VersionAction
 
 _LONG = "all columns, however wide"
@@ -75,7 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     start = commands.add_parser("start", help="start the daemon", epilog="Example: fairgv-host start --device soft")
-    _add_settings(start)
+    add_settings(start)
     start.add_argument(
         "--foreground",
         action="store_true",
@@ -83,7 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     start.set_defaults(run=_start)
 
-    config_commands.add_command(commands, _add_settings, _show_config)
+    config_commands.add_command(commands, add_settings, _show_config)
 
     doctor = commands.add_parser(
         "doctor",
@@ -204,75 +194,6 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_settings(start: argparse.ArgumentParser) -> None:
-    """Options that say other than the configuration file."""
-    start.add_argument(
-        "--config",
-        type=path_argument,
-        metavar="FILE",
-        help=f"settings in TOML (default {SYSTEM_FILE}, if it is there); the options here win over it",
-    )
-    start.add_argument(
-        "--device",
-        choices=DEVICE_KINDS,
-        help="cuda: NVIDIA's driver; soft: the CPU; auto: cuda, or soft where that is not there",
-    )
-    start.add_argument(
-        "--devices",
-        type=devices_argument,
-        metavar="NAMES",
-        help="which of its devices are served: numbers, or beginnings of UUIDs, with commas between: 0,GPU-5c7a (default all)",
-    )
-    start.add_argument("--policy", type=policy_argument, choices=sorted(POLICIES), help="who gets the GPU next")
-    start.add_argument(
-        "--slice-ms", type=float, metavar="MS", help="how long a vGPU may hold the GPU while others wait"
-    )
-    start.add_argument(
-        "--slicing",
-        choices=SLICING_MODES,
-        help="how large launches go: boxes (parts of the grid, the default), persistent (blocks that can be stopped), off (whole)",
-    )
-    start.add_argument(
-        "--quota",
-        choices=QUOTAS,
-        help="how long a turn lasts: a slice (the default), or by the bursts of work of the vGPU's programs",
-    )
-    start.add_argument(
-        "--preemption",
-        choices=PREEMPTIONS,
-        help="kernels that outlive their turn: withdraw (off the GPU until the next one, the default), driver (time slices beside others)",
-    )
-    start.add_argument(
-        "--space",
-        choices=SPACES,
-        help="whether vGPUs of one space use a GPU at the same time: off (the default), mps (by NVIDIA's Multi-Process Service; docs/space.md)",
-    )
-    start.add_argument(
-        "--oversubscribe",
-        type=float,
-        metavar="FACTOR",
-        help="how much programs may allocate, as a multiple of the device's memory: 1.5, say; what has no room waits in the host's (default 1)",
-    )
-    start.add_argument(
-        "--web",
-        metavar="ADDRESS",
-        help="serve a page with shares, waits and memory there: 127.0.0.1:9401, or the path of a UNIX socket (docs/web.md)",
-    )
-    start.add_argument(
-        "--trusted-guests",
-        action="store_true",
-        default=None,
-        help="serve also where kernels reach all memory of their worker (docs/security.md)",
-    )
-    start.add_argument(
-        "--allow-missing-wall",
-        action="append",
-        choices=WALLS,
-        metavar="NAME",
-        help="start even if this host cannot put that wall around workers, see: fairgv-host doctor; may be repeated",
-    )
-
-
 def _add_views(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=_JSON)
     parser.add_argument("--long", action="store_true", help=_LONG)
@@ -290,53 +211,12 @@ def _add_report(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     report.set_defaults(run=_report)
 
 
-def devices_argument(text: str) -> tuple[str, ...]:
-    """Names of devices on a command line."""
-    try:
-        return tuple(check_name("--devices", name.strip()) for name in text.split(","))
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("--devices: ")) from None
-
-
-def policy_argument(text: str) -> str:
-    """A policy on a command line; who names one of the simulator is told so."""
-    if text in SIMULATED:
-        raise argparse.ArgumentTypeError(where_simulated(text))
-    return text
-
-
-def _given(options: argparse.Namespace) -> dict[str, object]:
-    """What options say of the configuration, by field; None for those that were not given."""
-    slice_ms = getattr(options, "slice_ms", None)
-    names = (
-        "state_dir",
-        "device",
-        "devices",
-        "policy",
-        "slicing",
-        "quota",
-        "preemption",
-        "space",
-        "oversubscribe",
-        "trusted_guests",
-        "web",
-    )
-    given = {name: getattr(options, name, None) for name in names}
-    return {**given, "slice_ns": milliseconds(slice_ms) if slice_ms is not None else None}
-
-
-def _file(options: argparse.Namespace) -> Path | None:
-    return getattr(options, "config", None) or system_file(options.state_dir)
-
-
-def _config(options: argparse.Namespace) -> Config:
-    return load_as_said(_file(options), getattr(options, "allow_missing_wall", None) or (), **_given(options))
-
-
 def _show_config(options: argparse.Namespace) -> int:
-    given = {**_given(options), "walls.allow_missing": options.allow_missing_wall}
-    file = _file(options)
-    return config_commands.show(_config(options), file if file and file.exists() else None, given, is_json=options.json)
+    given = {**given_settings(options), "walls.allow_missing": options.allow_missing_wall}
+    file = file_of(options)
+    return config_commands.show(
+        config_of(options), file if file and file.exists() else None, given, is_json=options.json
+    )
 
 
 def _connect(options: argparse.Namespace) -> Connection:
@@ -346,7 +226,7 @@ def _connect(options: argparse.Namespace) -> Connection:
 def _start(options: argparse.Namespace) -> int:
     if options.foreground:
         return _start_in_foreground(options)
-    config = _config(options)
+    config = config_of(options)
     try:
         Connection(config.socket_path).close()
     except DaemonNotRunningError:
@@ -363,7 +243,7 @@ def _start_in_foreground(options: argparse.Namespace) -> int:
     from backend_host.service.manager import Manager  # noqa: PLC0415 - as above
 
     try:
-        config = _config(options)
+        config = config_of(options)
     except ConfigError as error:
         print(f"fairgv-host: {error}", file=sys.stderr)
         return failing.exit_status(error, Manager.take(os.environ), options.state_dir or default_state_dir())
@@ -373,7 +253,7 @@ def _start_in_foreground(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from backend_host.doctor.command import run  # noqa: PLC0415 - it opens the worker's module, as no other command does
 
-    return run(_config(options), is_json=options.json)
+    return run(config_of(options), is_json=options.json)
 
 
 def _stop(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from types import TracebackType
 
@@ -36,7 +36,7 @@ from backend_host.device.readings import (
 )
 from backend_host.device.spaces_told import SpacesTold, bounded
 from backend_host.device.unpacking import Unpacking, made_of
-from backend_host.generated.counters import BOUNDS, EACH
+from backend_host.device.words_of_counts import in_words
 from backend_host.worker._worker import ffi, lib
 
 MAX_VGPUS: int = lib.FGW_MAX_VGPUS
@@ -44,24 +44,6 @@ MAX_WORKERS: int = lib.FGW_MAX_WORKERS
 NR_OBJECTS: int = lib.FGW_CONTROL_OBJECTS
 """Shared memory objects of a page, in this order: what is decided, the grant, lives, and each vGPU's own."""
 _DECIDED, _GRANT, _LIVES, _OWN = range(4)
-
-
-_COUNTERS = dict(ffi.typeof("struct fgw_counters").fields)
-
-
-def _words(member: str, words: Mapping[int, str]) -> tuple[str, ...]:
-    """Of each number of a counter that there are many of. One that is nothing was written by a worker that its guest took over."""
-    return tuple(words.get(number, "unknown") for number in range(_COUNTERS[member].type.length))
-
-
-_MANY = (
-    *(
-        (name, member, _words(member, {int(each): each.text for each in kind if each}))
-        for name, (member, kind) in EACH.items()
-    ),
-    *((name, name, _words(name, dict(enumerate(words)))) for name, words in BOUNDS.items()),
-)
-"""Counters that there are many of: name in Python, member of struct fgw_counters, and what each of its numbers is."""
 _VGPU, _WORKER = Unpacking("struct fgw_vgpu_reading"), Unpacking("struct fgw_worker_reading")
 _WANT = Unpacking("struct fgw_demand_reading")
 _STATES = {int(each): each for each in WorkerState}
@@ -272,7 +254,7 @@ class ControlPage(SpacesTold, Away):
             return None
         told = _WORKER.ones(reading)
         told.update(
-            _counts(_WORKER.arrays(reading)),
+            in_words(_WORKER.arrays(reading)),
             slot=slot,
             state=_STATES[told["state"]],
             is_user=bool(told["is_user"]),
@@ -471,16 +453,6 @@ class ControlPage(SpacesTold, Away):
     def set_slice_ns(self, slice_ns: int) -> None:
         """Changes the slice from the next look at the clock on."""
         lib.fgw_control_set_slice_ns(self.page, slice_ns)
-
-
-def _counts(arrays: Mapping[str, Sequence[int]]) -> dict[str, dict[str, int]]:
-    """Counters that there are many of, by their names in Python, and in words."""
-    return {
-        name: {word: count for word, count in zip(words, arrays[member], strict=True) if count}
-        if member in arrays
-        else {}
-        for name, member, words in _MANY
-    }
 
 
 _bound = lru_cache(Bound)

@@ -3,9 +3,10 @@
 The guest is the bytes of the region; the workers handed out are no processes; time is handed in.
 """
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from backend_host.caretaker import Caretaker, Owner
@@ -124,3 +125,13 @@ class Scene:
         self.caretaker.look(now_ns)
         assert self.region.step(index, ClientState.HELLO, ClientState.READY)
         return self.played.workers[-1]
+
+
+@contextlib.contextmanager
+def played_scene() -> Iterator[Scene]:
+    """A region of its own for the block."""
+    fd = os.memfd_create("region")
+    os.ftruncate(fd, 32 << 20)
+    region = Region("caretaker", fd, 32 << 20)
+    yield Scene(region)
+    region.close()
