@@ -2,7 +2,8 @@
 
 It tells each worker how much of its memory may be on the device, by the plan of scheduler/paging.py. What is to go goes first: a worker's
 target rises only as far as others have left. Workers move their memory by themselves. One that does not while others wait for room is ended in
-the end, as if its work had kept them from the GPU; so is one of several that capture graphs and wait for each other's, which stays until then.
+the end, as if its work had kept them from the GPU. So is one of several that wait for each other: that capture graphs, and what they have stays
+until then, or that have so much of the device for good that no other one has room beside it.
 
 Wrong when: this thread is kept off the processor, or its daemon is away. Programs that have their memory go on, and others wait for it until
 it is back.
@@ -87,7 +88,7 @@ class Pager:
         self._hear_driver(now_ns, every)
         room = min(self._capacity, self._device_bytes - sum(each.other_bytes for each in every))
         room += self._page.counted_again()  # what is shared is resident for each that has it, and there once
-        self._withhold(room, every)
+        most = self._withhold(room, every)
         room = max(0, room - sum(each.resident_bytes for each in away))
         holdings = {each.slot: self._holding(each) for each in rooms}
         wanted = self._plan.targets(now_ns, room, holdings)
@@ -97,13 +98,14 @@ class Pager:
         resident = {each.slot: each.resident_bytes for each in self._page.rooms()}
         targets = stepwise(room, wanted, lowered, {slot: resident.get(slot, 0) for slot in wanted})
         self._publish(lowered, targets)
-        self._judge(now_ns, rooms, targets)
+        self._judge(now_ns, rooms, targets, most)
         if targets != wanted or any(_is_moving(each, targets[each.slot]) for each in rooms):
             return _MOVING_S
         return max(_MOVING_S, min(_QUIET_S, (self._plan.again_ns(now_ns, holdings) - now_ns) / 1e9 or _QUIET_S))
 
-    def _withhold(self, room: int, every: Sequence[Room]) -> None:
-        """Tells each what others have for good. Who allocated more than what is left, before they had it, waits until they give it back."""
+    def _withhold(self, room: int, every: Sequence[Room]) -> Mapping[int, int]:
+        """Tells each what others have for good, and gives what is left to each. Who allocated more, before they had that, waits until they give
+        it back."""
         shared = {each.slot: each.resident_bytes for each in every if each.keeps is Keeps.SHARED}
         most = {each.slot: max(0, room - sum(shared.values()) + shared.get(each.slot, 0)) for each in every}
         for slot, nbytes in most.items():
@@ -119,6 +121,7 @@ class Pager:
                     extra=about(name),
                 )
         self._lacking = frozenset(each.slot for each in lacking)
+        return most
 
     def _hear_driver(self, now_ns: int, rooms: Sequence[Room]) -> None:
         """Where it keeps refusing what there should be room for, there is no more than is there now. Later that is tried again, by and by."""
@@ -152,8 +155,8 @@ class Pager:
             if before[slot] != target:
                 self._page.set_target(slot, target)
 
-    def _judge(self, now_ns: int, rooms: Sequence[Room], targets: Mapping[int, int]) -> None:
-        """Whether one that is to go stays for too long, or one that captures while nobody goes on any more."""
+    def _judge(self, now_ns: int, rooms: Sequence[Room], targets: Mapping[int, int], most: Mapping[int, int]) -> None:
+        """Whether one that is to go stays for too long, or one that captures, or has most for good, while nobody goes on any more."""
         displaced = [each for each in rooms if each.displaced_since_ns]
         waiting = {each.vgpu for each in displaced}
         staying = [
@@ -162,7 +165,9 @@ class Pager:
             if each.resident_bytes > targets[each.slot] and each.keeps in _GOES and waiting - {each.vgpu}
         ]
         if len(displaced) > 1 and all(each.displaced_since_ns for each in rooms if each.wants):
-            staying += [each for each in displaced if each.keeps is Keeps.FOR_CAPTURE][:1]
+            staying += [each for each in displaced if each.keeps is Keeps.FOR_CAPTURE][:1] or _in_the_way(
+                displaced, most
+            )
         self._staying_since_ns = {each.slot: self._staying_since_ns.get(each.slot, now_ns) for each in staying}
         for each in staying:
             stayed_ns = now_ns - self._staying_since_ns[each.slot]
@@ -175,6 +180,14 @@ class Pager:
                 )
                 del self._staying_since_ns[each.slot]
                 self._watch[1](each.slot, stayed_ns)
+
+
+def _in_the_way(displaced: Sequence[Room], most: Mapping[int, int]) -> list[Room]:
+    """Where none of them has room beside what is there for good: the one that has most of that, if another one has room without it."""
+    lacks = {each.slot: each.allocated_bytes - most[each.slot] for each in displaced}
+    first = max(displaced, key=lambda each: each.other_bytes)
+    helps = any(lacks[each.slot] <= first.other_bytes for each in displaced if each is not first)
+    return [first] if helps and min(lacks.values()) > 0 else []
 
 
 def _is_moving(room: Room, target: int) -> bool:

@@ -329,6 +329,31 @@ def test_who_does_not_go_while_others_wait_is_ended(page: ControlPage) -> None:
     assert ended == [(staying.slot, 11 * SECOND)]
 
 
+@pytest.mark.parametrize(("fixed", "is_ended"), [((16, 20, 0), True), ((16, 20, 4), True), ((2, 2, 33), False)])
+def test_of_those_who_have_so_much_for_good_that_none_has_room_one_is_ended(
+    page: ControlPage, fixed: tuple[int, int, int], is_ended: bool
+) -> None:
+    """The one with most, and not where a third one has it that does not wait: nobody would have room then, either."""
+    one, two, idle = worker(page), worker(page), worker(page)
+    ended: list[int] = []
+    pager = Pager(page, CAPACITY, CAPACITY, 0.05)
+    pager.watch(10 * SECOND, lambda slot, _: ended.append(slot))
+    for each in (one, two):
+        assert each.allocates(CAPACITY // 2)
+    for each, nr_steps in zip((one, two, idle), fixed, strict=True):
+        lib.fgw_room_fix(each.grantee, nr_steps * STEP)
+    one.awaits(1)
+    for now_s in range(20):
+        pager.look(now_s * SECOND)
+    assert ended == [], "the other one works"
+    two.awaits(1)
+    for now_s in range(20, 30):
+        pager.look(now_s * SECOND)
+    assert ended == []
+    pager.look(31 * SECOND)
+    assert ended == [two.slot] * is_ended
+
+
 def test_a_device_that_has_less_than_it_said_is_believed(page: ControlPage) -> None:
     """Two programs fit by what it said, and a third of the second has no room."""
     one, two = worker(page), worker(page)
