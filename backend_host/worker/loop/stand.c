@@ -69,6 +69,9 @@ void fgw_stand_look(struct fgw_worker *worker, bool is_settled)
 {
     fgw_replay_poll(worker, is_settled && fgw_bound_of(worker) == 0); /* no call since may have bound it */
     const enum fgw_stage stage = stage_of(worker, is_settled);
+    if (stage != FGW_STAGE_STANDS) {
+        fgw_replay_undo(worker); /* it was called back while it crossed, and never stood */
+    }
     const uint32_t before = atomic_load_explicit(&worker->slot->stage, memory_order_relaxed);
     const bool is_replay = fgw_replay_is_active(worker);
     fgw_stand_tell_bound(worker);

@@ -183,6 +183,25 @@ def test_a_pause_longer_than_a_lost_beat_ends_nobody(held: Travel, tmp_path: Pat
     assert words(guest, addresses) == [(0, 1), (2, 2)]
 
 
+def test_who_is_called_back_while_it_crosses_is_where_it_was(held: Travel, tmp_path: Path) -> None:
+    """As another program of its vGPU is refused just then."""
+    vgpu = held.opened()
+    guest = held.program(vgpu)
+    addresses = filled(guest, 2)
+    page, [worker] = vgpu.gpu.page, vgpu.caretaker.workers()
+    page.set_motion_device(worker.slot, 1)
+    page.set_motion(vgpu.index, Motion.COPY)
+    wait_until(lambda: reading(vgpu).stage is Stage.PREPARED, "it is ready")
+    guest.ok("cuMemsetD32_v2", dstDevice=addresses[0], ui=0, N=1)
+    with holding(tmp_path / "copy", lambda: page.set_motion(vgpu.index, Motion.CHANGE)):
+        page.set_motion(vgpu.index, Motion.NONE)
+    wait_until(lambda: reading(vgpu).stage is Stage.RUNS, "nothing is left of it")
+    assert words(guest, addresses) == [(0, 1), (2, 2)]
+    page.set_motion(vgpu.index, Motion.COPY)
+    wait_until(lambda: reading(vgpu).stage is Stage.PREPARED, "it is ready once more")
+    page.set_motion(vgpu.index, Motion.NONE)
+
+
 @pytest.mark.parametrize("nr_blocks", [1, 6], ids=["copied", "copying"])
 def test_a_context_that_goes_meanwhile_leaves_nothing_that_is_not_counted(fast: Travel, nr_blocks: int) -> None:
     """The driver frees nothing of it as long as somebody has a reference."""
