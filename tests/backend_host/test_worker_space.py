@@ -24,8 +24,10 @@ from tests.end_to_end.host import wait_until
 
 ENDLESS_NS = 3600 * NS_PER_S
 LONG_NS = 6_000_000
-NR, NR_AT_ONCE = 60, 8
-"""Kernels that are launched in a row, and more of them than a slice is long."""
+NR = 60
+"""Kernels that are launched in a row."""
+ALONE_NS = 100_000_000
+"""As FGW_ALONE_NS (turn/queue.c), what keeps a device busy."""
 NOT_READY = 600
 WHOLE = 0xFFFFFFFF
 BOXES = {"mode": 1, "waits_for_variant": 1, "threshold_blocks": 360_000, "least_blocks": 1500, "part_ns": 200_000}
@@ -111,7 +113,8 @@ def test_a_critical_kernel_ends_while_an_endless_one_of_its_space_goes_on(make: 
 
 
 def test_a_critical_one_beside_anothers_turn_queues_what_its_limit_leaves(make: Make) -> None:
-    """However much keeps a device busy: that could not be taken back, and its vGPU would pay for it for ten times as long."""
+    """And not what keeps a device busy: that could not be taken back, and its vGPU would pay for it for ten times as long. On a busy host
+    kernels are taken for shorter than they are, so that some more go with the 6 ms that are left."""
     best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
     control, vgpu = critical.served.host.control, critical.served.vgpu
     for value in range(4):
@@ -124,7 +127,7 @@ def test_a_critical_one_beside_anothers_turn_queues_what_its_limit_leaves(make: 
     for value in range(1, NR + 1):
         critical.kernels.late(value, ns=LONG_NS)
     wait_until(lambda: critical.reading().limited_ns > 0, "it is held back")
-    assert 0 < critical.reading().nr_launches - nr_before < NR_AT_ONCE
+    assert 0 < critical.reading().nr_launches - nr_before < ALONE_NS // LONG_NS
     control.set_limit(vgpu, 0)
     assert critical.kernels.value() == NR
     assert best.is_at_work()
