@@ -330,25 +330,25 @@ class Told:
     def ends(self) -> None:
         assert self.program.ends() == ["PASS"]
 
+    def moves(self, nr: int) -> None:
+        """Goes on before each move and behind the last, and ends."""
+        self.goes_on()
+        for _ in range(nr):
+            replay(self.host)
+            self.goes_on()
+        self.ends()
+
 
 def test_constants_and_texts_of_kernels_go_along(host: Host) -> None:
     """By name and by address, with what is in them, there and back and there again."""
     told = Told(host, *[""] * (NR_MOVES + 1))
-    told.goes_on()
-    for _ in range(NR_MOVES):
-        replay(host)
-        told.goes_on()
-    told.ends()
+    told.moves(NR_MOVES)
 
 
 @pytest.mark.parametrize("word", ["load", "beyond"])
 def test_modules_that_come_later_and_memory_behind_constants(host: Host, word: str) -> None:
     told = Told(host, *[word] * (NR_MOVES + 1))
-    told.goes_on()
-    for _ in range(NR_MOVES):
-        replay(host)
-        told.goes_on()
-    told.ends()
+    told.moves(NR_MOVES)
 
 
 def test_numbers_that_are_an_address_together_stay_numbers(host: Host) -> None:

@@ -29,11 +29,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 def test_what_a_program_was_told_stays_right(host: Host, word: str) -> None:
     """Also where modules come to lie at addresses that others had, as this driver does it."""
     told = Told(host, *[word] * (NR_MOVES + 1))
-    told.goes_on()
-    for _ in range(NR_MOVES):
-        replay(host)
-        told.goes_on()
-    told.ends()
+    told.moves(NR_MOVES)
 
 
 def test_a_kernel_that_is_given_an_address_goes_by_it_and_keeps_the_program(host: Host) -> None:

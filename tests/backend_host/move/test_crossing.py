@@ -159,16 +159,23 @@ def let_pass(seconds: float) -> None:
     wait_until(lambda: time.monotonic() - begun_s > seconds, "the time has passed")
 
 
-def test_a_pause_longer_than_a_lost_beat_ends_nobody(held: Travel, tmp_path: Path) -> None:
-    """The worker looks after its client right behind that pause, as it did before for long."""
-    vgpu = held.opened()
-    guest = held.program(vgpu)
+def ready_to_cross(travel: Travel) -> tuple[VGpu, Guest, list[int]]:
+    """A program with two blocks that are copied, of which one has changed since."""
+    vgpu = travel.opened()
+    guest = travel.program(vgpu)
     addresses = filled(guest, 2)
     page, [worker] = vgpu.gpu.page, vgpu.caretaker.workers()
     page.set_motion_device(worker.slot, 1)
     page.set_motion(vgpu.index, Motion.COPY)
     wait_until(lambda: reading(vgpu).stage is Stage.PREPARED, "it is ready")
     guest.ok("cuMemsetD32_v2", dstDevice=addresses[0], ui=0, N=1)
+    return vgpu, guest, addresses
+
+
+def test_a_pause_longer_than_a_lost_beat_ends_nobody(held: Travel, tmp_path: Path) -> None:
+    """The worker looks after its client right behind that pause, as it did before for long."""
+    vgpu, guest, addresses = ready_to_cross(held)
+    page = vgpu.gpu.page
     wait_until(lambda: reading(vgpu).phase == "out", "it has no turn")
     slots: list[int] = []
     with holding(tmp_path / "limit", lambda: slots.append(guest.begin("cuCtxGetLimit", limit=0))):
@@ -185,14 +192,8 @@ def test_a_pause_longer_than_a_lost_beat_ends_nobody(held: Travel, tmp_path: Pat
 
 def test_who_is_called_back_while_it_crosses_is_where_it_was(held: Travel, tmp_path: Path) -> None:
     """As another program of its vGPU is refused just then."""
-    vgpu = held.opened()
-    guest = held.program(vgpu)
-    addresses = filled(guest, 2)
-    page, [worker] = vgpu.gpu.page, vgpu.caretaker.workers()
-    page.set_motion_device(worker.slot, 1)
-    page.set_motion(vgpu.index, Motion.COPY)
-    wait_until(lambda: reading(vgpu).stage is Stage.PREPARED, "it is ready")
-    guest.ok("cuMemsetD32_v2", dstDevice=addresses[0], ui=0, N=1)
+    vgpu, guest, addresses = ready_to_cross(held)
+    page = vgpu.gpu.page
     with holding(tmp_path / "copy", lambda: page.set_motion(vgpu.index, Motion.CHANGE)):
         page.set_motion(vgpu.index, Motion.NONE)
     wait_until(lambda: reading(vgpu).stage is Stage.RUNS, "nothing is left of it")
