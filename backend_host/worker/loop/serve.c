@@ -116,7 +116,10 @@ bool fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
     } else if (stream) {
         fgw_gate_prepare(worker, stream, service->number);
     }
-    fgw_lacking_begin(worker);
+    const bool may_lack = service->cost == FGV_COST_NONE; /* what is submitted places nothing */
+    if (may_lack) {
+        fgw_lacking_begin(worker);
+    }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
     if (result == CUDA_ERROR_NOT_READY && fgw_recorded_tells_done(worker, service, request)) {
         result = CUDA_SUCCESS;
@@ -136,7 +139,7 @@ bool fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
             fgw_gate_close(worker, stream, request);
         }
     }
-    if (fgw_lacking_keeps(worker, service, request, response, result)) {
+    if (may_lack && fgw_lacking_keeps(worker, service, request, response, result)) {
         return false;
     }
     if (service->has_payload || service->cost == FGV_COST_COPY) {
