@@ -268,7 +268,10 @@ class _Order:
         for job in self._jobs:
             if job.ended_s is None and (vgpu := vgpus.get(job.program.name)):
                 device = int(vgpu["gpu_number"])
-                job.demand = job.demand if vgpu["demand"] is None else vgpu["demand"]
+                if (
+                    vgpu["clients"] and vgpu["demand"] is not None
+                ):  # without a program it wants nothing: this one is about to be seen ended
+                    job.demand = vgpu["demand"]
                 if job.visited[-1:] != [device]:
                     job.visited.append(device)
                 wanted[device] += job.wants
