@@ -106,15 +106,18 @@ extern "C" __global__ void atomics(word *out, const word *in, word n)
     atomicAdd(&sums[number() % 32], in[number() % 16]);
     atomicMax(&sums[32], number());
     atomicXor(&sums[33], number() * 2654435761u);
-    if (linear_thread() % 32 == 0) { /* each try fails for all others at this word: thousands would wait for seconds */
-        word *const mine = &sums[34 + linear_block() % 24];
-        word seen = *mine, assumed;
+    word *const shared = &out[linear_block() / 8 * 8 *
+                              (blockDim.x * blockDim.y)]; /* eight blocks': of thousands some would wait for seconds */
+    if (linear_thread() % 32 == 0) {
+        word seen = *shared, assumed;
         do {
             assumed = seen;
-            seen = atomicCAS(mine, assumed, assumed + n % 5 + 1);
+            seen = atomicCAS(shared, assumed, assumed + n % 5 + 1);
         } while (seen != assumed);
     }
-    out[number()] = 1;
+    if (&out[number()] != shared) {
+        out[number()] = 1;
+    }
 }
 
 // The last block sums up what all left, as in threadFenceReduction.
