@@ -21,6 +21,7 @@ from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
 from backend_host.kept_list import KeptList
+from backend_host.service.events import change_answer
 from backend_host.service.journal import about
 from backend_host.vgpu import VGpu
 from backend_host.vgpu_claims import claim_domain, has_unclaimed, release_unclaimed
@@ -181,15 +182,20 @@ class Domains:
     def change(self, name: str, changes: Changes) -> Message:
         """Another entitlement, now and for later starts. Raises VmError or RefusedError; then neither the vGPU nor the definition has it."""
         with self._changing(), contextlib.ExitStack() as undo:
+            is_followed = False
 
             def before_change(uuid: str, entitlement: Entitlement) -> None:
+                nonlocal is_followed
                 if (served := self._served.get(uuid)) is not None:
-                    self._entitle(served, entitlement)
+                    is_followed = self._entitle(served, entitlement)
                     undo.callback(self._to_look_at.put, uuid)  # the definition says what it has
 
-            attachment = LibvirtDomains(self._uri, self._unsaid, before_change=before_change).change(name, changes)
+            attachment, is_written = LibvirtDomains(self._uri, self._unsaid, before_change=before_change).change(
+                name, changes
+            )
             undo.pop_all()
-        return {"text": f"{name}: {attachment.entitlement}"}
+        entitlement = attachment.entitlement
+        return change_answer(name, entitlement, f"{name}: {entitlement}", is_changed=is_written or is_followed)
 
     def detach(self, name: str) -> Message:
         """Takes it away again."""
@@ -391,12 +397,14 @@ class Domains:
             self._machine_started(served, attachment)
         served.run_id = attachment.run_id
 
-    def _entitle(self, served: _Served, entitlement: Entitlement) -> None:
-        """As far as its vGPU can follow. RefusedError: it cannot have that, and has what it had."""
+    def _entitle(self, served: _Served, entitlement: Entitlement) -> bool:
+        """As far as its vGPU can follow; whether that changed it. RefusedError: it cannot have that, and has what it had."""
         wanted = served.entitlement.followed_by(entitlement)
-        if wanted != served.entitlement:
+        is_changed = wanted != served.entitlement
+        if is_changed:
             self._vgpus.change(served.name, dataclasses.asdict(wanted))
             served.entitlement = wanted
+        return is_changed
 
     def _limit_window(self, served: _Served, attachment: Attachment) -> None:
         if attachment.pinned_bytes != served.pinned_bytes:

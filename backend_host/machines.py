@@ -29,7 +29,7 @@ from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message
 from backend_host.kept_list import KeptList
 from backend_host.region_memory import TAKE_OVER_S, Identity, await_sole_use, identity
-from backend_host.service.events import Events
+from backend_host.service.events import Events, change_answer
 from backend_host.service.journal import about
 from backend_host.vgpu_claims import claim_machine, release_unclaimed
 from backend_host.vgpus import NAME, VGpuRegistry
@@ -161,13 +161,14 @@ class Machines:
         with self._lock:
             source = next(each for each in self._sources() if name in each)
             wanted = dataclasses.replace(source[name], entitlement=source[name].entitlement.changed(changes))
+            is_changed = wanted != source[name]
             if name in self._served:
-                self._vgpus.change(name, changes)
+                is_changed |= self._vgpus.change(name, changes)
                 self._served[name].wanted = wanted
             source[name] = wanted
             self._write()
             until = "its file of vgpus.d is read again" if source is self._kept else "its memory file goes"
-        return {"text": f"{name} is changed until {until}"}
+        return change_answer(name, wanted.entitlement, f"{name} is changed until {until}", is_changed=is_changed)
 
     def keep(self, wanted: Mapping[str, Wanted]) -> None:
         """From now on these are wanted by files of vgpus.d, and no others are."""

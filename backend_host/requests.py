@@ -18,7 +18,7 @@ from backend_host.move.answers import MoveAnswers
 from backend_host.parts import Parts
 from backend_host.refusals import check_join, check_memory
 from backend_host.restart.succession import RESTART_STATUS, Succession
-from backend_host.service.events import Events
+from backend_host.service.events import UNCHANGED, Events, change_answer
 from backend_host.service.kept import FOLDER
 from backend_host.service.roles import Roles
 from backend_host.service.telling import told
@@ -250,25 +250,24 @@ class Requests:
         if vgpu is None or vgpu.kind != "session":
             with self._nobody_blamed(name):
                 return self._parts.domains.change(name, changes)
-        self._parts.vgpus.change(name, changes)
-        return {
-            "text": f"{name} is changed until {'its file is read again' if vgpu.is_kept else 'its last program ends'}"
-        }
+        is_changed = self._parts.vgpus.change(name, changes)
+        until = "its file is read again" if vgpu.is_kept else "its last program ends"
+        return change_answer(name, vgpu.entitlement, f"{name} is changed until {until}", is_changed=is_changed)
 
     def _unban(self, session: Session, request: Message) -> Message:
         return {"text": f"{self._parts.vgpus.unban(str(request['name']))} is forgiven"}
 
     def _suspend(self, session: Session, request: Message) -> Message:
         name = str(request["name"])
-        suspension.suspend(self._parts.vgpus, name, self._parts.config)
+        is_changed = suspension.suspend(self._parts.vgpus, name, self._parts.config)
         self._parts.sleepers.look(self._parts.vgpus.named(name))
-        return {"text": f"{name} is suspended"}
+        return {"text": f"{name} is suspended", UNCHANGED: not is_changed}
 
     def _resume(self, session: Session, request: Message) -> Message:
         name = str(request["name"])
-        suspension.resume(self._parts.vgpus, name)
+        is_changed = suspension.resume(self._parts.vgpus, name)
         self._parts.sleepers.look(self._parts.vgpus.named(name))
-        return {"text": f"{name} is resumed"}
+        return {"text": f"{name} {'is resumed' if is_changed else 'was not suspended'}", UNCHANGED: not is_changed}
 
     def _suspension(self, session: Session, request: Message) -> Message:
         programs = suspension.programs(self._parts.vgpus, str(request["name"]), self._parts.sleepers.told)

@@ -45,8 +45,8 @@ class Suspended:
     """That contexts and what is in them take of the device."""
 
 
-def suspend(vgpus: VGpuTable, name: str, config: Config) -> None:
-    """Has the vGPU's programs bring their memory out, and returns at once. RefusedError says why not."""
+def suspend(vgpus: VGpuTable, name: str, config: Config) -> bool:
+    """Has the vGPU's programs bring their memory out, and returns at once: whether one was not to do so already. RefusedError says why not."""
     vgpu = vgpus.named(name)
     if config.memory != "span":
         raise RefusedError(
@@ -67,11 +67,16 @@ def suspend(vgpus: VGpuTable, name: str, config: Config) -> None:
         vgpus.set_suspended(vgpu, is_suspended=True, more_bytes=more_bytes)
     except OSError as error:
         raise RefusedError(f"the limit of the host's memory for {name} cannot be raised: {error.strerror}") from error
+    return not all(each.is_suspended for each in readings)
 
 
-def resume(vgpus: VGpuTable, name: str) -> None:
-    """Has those of its programs come back that have not, and returns at once. RefusedError when there is no such vGPU."""
-    vgpus.set_suspended(vgpus.named(name), is_suspended=False)
+def resume(vgpus: VGpuTable, name: str) -> bool:
+    """Has those of its programs come back that have not, and returns at once: whether there was one. RefusedError when there is no such
+    vGPU."""
+    vgpu = vgpus.named(name)
+    was_suspended = any(each.is_suspended for each in _served(vgpu))
+    vgpus.set_suspended(vgpu, is_suspended=False)
+    return was_suspended
 
 
 def programs(vgpus: VGpuTable, name: str, told: Told) -> list[Suspended]:

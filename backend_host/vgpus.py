@@ -184,8 +184,8 @@ class VGpuRegistry(Relocating):
             gpu.page.names.pop(vgpu.index, None)
             vgpu.region.close()
 
-    def change(self, name: str, changes: Changes) -> None:
-        """Another entitlement for one that runs. RefusedError when it is not there.
+    def change(self, name: str, changes: Changes) -> bool:
+        """Another entitlement for one that runs; whether it is another. RefusedError when it is not there.
 
         A quota below what is held takes nothing away: nothing more is allocated until enough was freed. Programs that run already
         learn the new total from cuMemGetInfo, and go on seeing the old one as the device's size.
@@ -195,6 +195,8 @@ class VGpuRegistry(Relocating):
             if vgpu is None:
                 raise RefusedError(_unknown(name))
             before, changed = vgpu.entitlement, vgpu.entitlement.changed(changes)
+            if changed == before:
+                return False
             if fixed := before.fixed(changed):
                 raise RefusedError(f"{name} keeps its {' and '.join(fixed)} while it is there")
             for gpu in (vgpu.gpu, *([] if vgpu.coming is None else [vgpu.coming.gpu])):
@@ -218,6 +220,7 @@ class VGpuRegistry(Relocating):
             self._keep(vgpu)
             log.info("vGPU %s: %s", name, vgpu.entitlement, extra=about(name))
             self._warn_of_requests(vgpu.gpu)
+            return True
 
     def rename(self, name: str, new_name: str) -> None:
         """Its domain has another name now. RefusedError when that is taken."""

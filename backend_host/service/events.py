@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from backend_host.entitlement import Entitlement
 from backend_host.ipc import Message
 
 MAX_FILE_BYTES = 1 << 20
@@ -32,6 +33,11 @@ UNCHANGED = "is_unchanged"
 """The key of an answer to a request for a change that is true where all was so already: that is no event."""
 
 log = logging.getLogger("fairgv.events")
+
+
+def change_answer(name: str, entitlement: Entitlement, text: str, *, is_changed: bool) -> Message:
+    """To a request for another entitlement of a vGPU, which is this one now. `text`: where it is another."""
+    return {"text": text if is_changed else f"{name} has that already: {entitlement}", UNCHANGED: not is_changed}
 
 
 def printable(text: str) -> str:

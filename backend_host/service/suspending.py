@@ -13,6 +13,7 @@ from backend_host.contexts import OFF, ON
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.service.commands import Connect
+from backend_host.service.events import UNCHANGED
 from backend_host.sizes import format_programs, format_size
 
 Command: TypeAlias = Callable[[argparse.Namespace, Connection], int]
@@ -64,7 +65,7 @@ def _run(command: Command, connect: Connect, options: argparse.Namespace) -> int
 def suspend(options: argparse.Namespace, connection: Connection) -> int:
     """Returns the exit status: 1 where memory of a program stays, or all of them called meanwhile."""
     name = options.name
-    connection.ask("suspend", name=name)
+    answer = connection.ask("suspend", name=name)
     try:
         programs = _follow(name, connection, "leaves", _has_left)
     except KeyboardInterrupt:
@@ -78,8 +79,9 @@ def suspend(options: argparse.Namespace, connection: Connection) -> int:
         moved = format_size(sum(each["linear_bytes"] - each["resident_bytes"] for each in out))
         asleep = [each for each in out if each["contexts"]["where"] == OFF]
         contexts = f", and the contexts of {format_programs(len(asleep))}" if asleep else ""
+        already = " already" if answer.get(UNCHANGED) else ""
         output.say(
-            f"{name} is suspended: {moved} of {format_programs(len(out))} left the device{contexts}. "
+            f"{name} is suspended{already}: {moved} of {format_programs(len(out))} left the device{contexts}. "
             f"A program comes back with its next call, and all do with: fairgv-host resume {name}"
         )
     else:
@@ -101,7 +103,7 @@ def suspend(options: argparse.Namespace, connection: Connection) -> int:
 def resume(options: argparse.Namespace, connection: Connection) -> int:
     """Returns the exit status: 1 where the device has no room."""
     name = options.name
-    connection.ask("resume", name=name)
+    answer = connection.ask("resume", name=name)
     try:
         programs = _follow(name, connection, "comes back", _is_back)
     except KeyboardInterrupt:
@@ -120,7 +122,8 @@ def resume(options: argparse.Namespace, connection: Connection) -> int:
         raise FairGVError(
             f"{name} is resumed, but {format_size(out)} are off the device still: it has no room for them now. They come when it has"
         )
-    output.say(f"{name} is on the device with all of its memory")
+    was_suspended = not answer.get(UNCHANGED)
+    output.say(f"{name} is on the device with all of its memory" if was_suspended else answer["text"])
     return 0
 
 

@@ -98,7 +98,7 @@ class LibvirtDomains:
             doorbells=self.doorbells,
         )
 
-    def change(self, name: str, changes: Changes) -> Attachment:
+    def change(self, name: str, changes: Changes) -> tuple[Attachment, bool]:
         """See `change` of this module."""
         return change(self.connection_uri, name, changes, self.unsaid, before_change=self.before_change)
 
@@ -163,9 +163,9 @@ def change(
     unsaid: Entitlement = PLAIN,
     *,
     before_change: Callable[[str, Entitlement], None] = lambda _uuid, _entitlement: None,
-) -> Attachment:
-    """Another entitlement in the domain's metadata, from which what `changes` and the metadata leave out follows `unsaid`. Raises VmError, and
-    what `before_change` does: then all is as it was."""
+) -> tuple[Attachment, bool]:
+    """Another entitlement in the domain's metadata, from which what `changes` and the metadata leave out follows `unsaid`; and whether the
+    metadata says another one now. Raises VmError, and what `before_change` does: then all is as it was."""
     libvirt = load_libvirt()
     with connected(connection_uri) as connection:
         domain = _find_domain(connection, name)
@@ -176,8 +176,10 @@ def change(
         settings = dataclasses.replace(before, entitlement=before.entitlement.changed(changes))
         before_change(definition.uuid, settings.entitlement)
         where = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
-        domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, settings.to_xml(), PREFIX, NAMESPACE, where)
-        return _attachment(connection, domain, "", unsaid)
+        is_changed = not definition.says(settings)
+        if is_changed:
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, settings.to_xml(), PREFIX, NAMESPACE, where)
+        return _attachment(connection, domain, "", unsaid), is_changed
 
 
 def detach(connection_uri: str, name: str, *, before_unplug: Callable[[str], None] = lambda _uuid: None) -> Attachment:

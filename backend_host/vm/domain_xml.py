@@ -51,9 +51,13 @@ class Settings:
 
     def to_xml(self) -> str:
         """The metadata element, without a prefix: libvirt adds it."""
+        return _empty("vgpu", self.attributes())
+
+    def attributes(self) -> dict[str, str]:
+        """Of that element."""
         sizes = {"region_bytes": self.region_bytes, "pinned_bytes": self.pinned_bytes}
         values = self.entitlement.written() | {name: size for name, size in sizes.items() if size is not None}
-        return _empty("vgpu", values)
+        return {name: str(value) for name, value in values.items()}
 
     @classmethod
     def from_xml(cls, text: str, unsaid: Entitlement) -> "Settings":
@@ -192,6 +196,11 @@ class DomainXml:
         if element is None:
             return Settings(self.unsaid(unsaid))
         return Settings.from_xml(ElementTree.tostring(element, encoding="unicode"), unsaid)
+
+    def says(self, settings: Settings) -> bool:
+        """Whether the metadata has them, each value as `to_xml` writes it."""
+        element = self._root.find(f"metadata/{{{NAMESPACE}}}vgpu")
+        return element is not None and element.attrib == settings.attributes()
 
     def unsaid(self, unsaid: Entitlement) -> Entitlement:
         """What a domain with this flavor has of which nobody says anything: `unsaid` where the flavor does not, either. Raises VmError."""

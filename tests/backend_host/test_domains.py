@@ -11,6 +11,7 @@ import pytest
 from backend_host import domains
 from backend_host.entitlement import PLAIN, Changes, Entitlement
 from backend_host.errors import RefusedError
+from backend_host.service.events import UNCHANGED
 from backend_host.vm.domain import Attachment, Sight
 from backend_host.vm.errors import VmError
 from ivshmem.region import survive_cuts
@@ -323,7 +324,7 @@ def changing(played: Played, error: VmError | None = None) -> Callable[..., obje
         ) -> None:
             self.before_change = before_change
 
-        def change(self, _name: str, changes: Changes) -> Attachment:
+        def change(self, _name: str, changes: Changes) -> tuple[Attachment, bool]:
             [sight] = played.sights
             assert sight.attachment is not None
             entitlement = sight.attachment.entitlement.changed(changes)
@@ -332,7 +333,7 @@ def changing(played: Played, error: VmError | None = None) -> Callable[..., obje
                 raise error
             changed = dataclasses.replace(sight.attachment, entitlement=entitlement)
             played.sights = [dataclasses.replace(sight, attachment=changed)]
-            return changed
+            return changed, changed != sight.attachment
 
     return Changing
 
@@ -349,7 +350,10 @@ def test_what_is_refused_is_not_in_the_definition(played: Played, monkeypatch: p
     assert played.sights == before
     assert played.domains._look(None)
     assert played.domains.troubles() == {}
-    assert "request 40" in played.domains.change("vm", {"request": 40.0})["text"]
+    changed, again = (played.domains.change("vm", {"request": 40.0}) for _ in range(2))
+    assert "request 40" in changed["text"]
+    assert (changed[UNCHANGED], again[UNCHANGED]) == (False, True)
+    assert again["text"].startswith("vm has that already: weight 1, ")
     assert played.registry._vgpus["vm"].entitlement.request == 40
 
 

@@ -19,7 +19,7 @@ from backend_host.errors import RefusedError
 from backend_host.kept_list import KeptList
 from backend_host.listing import listing
 from backend_host.machines import LOOK_S, Machines, MachineSight, Wanted
-from backend_host.service.events import Events
+from backend_host.service.events import UNCHANGED, Events
 from backend_host.statistics import VGpuStatistics
 from backend_host.vgpu import VGpu
 from backend_host.vgpus import VGpuRegistry
@@ -225,6 +225,8 @@ def test_a_change_lasts_until_its_source_says_other(house: House) -> None:
         kept = Wanted("db", other, Entitlement(weight=4))
         house.keep(kept)
         assert house.machines.change("web", {"weight": 5})["text"] == "web is changed until its memory file goes"
+        again = house.machines.change("web", {"weight": 5})
+        assert again == {"text": "web has that already: weight 5, memory no limit", UNCHANGED: True}
         assert "vgpus.d" in house.machines.change("db", {"weight": 6})["text"]
         house.machines.look()
         assert {name: vgpu.weight for name, vgpu in house.vgpus().items()} == {"web": 5, "db": 6}

@@ -187,6 +187,10 @@ def test_events_outlive_the_daemon(service: Service) -> None:
     (service.kept / "render.toml").write_text(f"region_bytes = {REGION_BYTES}\n")
     assert service.command("reload").returncode == 0
     assert service.command("set", "render", "--weight", "5").returncode == 0
+    assert (
+        service.command("set", "render", "--weight", "5").stdout
+        == "render has that already: weight 5, memory no limit\n"
+    ), "no event"
     ask_as(service, USER, [GROUP], {"op": "set", "name": "render", "weight": 9})
     ask_as(service, STRANGER, [], {"op": "status"})
     stop_host(service.host)

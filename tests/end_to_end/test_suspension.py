@@ -109,8 +109,11 @@ def test_a_program_is_brought_back_ahead_of_its_call(host: Host) -> None:
             "contexts_bytes": 0,
         }
     ]
-    said = host_command(host.state_dir, "resume", "web")
-    assert (said.returncode, said.stdout) == (0, "web is on the device with all of its memory\n"), said.stderr
+    assert host_command(host.state_dir, "suspend", "web").stdout.startswith("web is suspended already: 50 MiB")
+    said = [host_command(host.state_dir, "resume", "web").stdout for _ in range(2)]
+    assert said == ["web is on the device with all of its memory\n", "web was not suspended\n"]
+    records = host_command(host.state_dir, "events", "--json").stdout.splitlines()
+    assert [json.loads(record)["event"] for record in records] == ["suspend", "resume"]
     assert (program.resident_bytes(), program.is_suspended()) == (SPAN_BYTES, False)
     program.computes()
     assert program.passes()

@@ -231,11 +231,12 @@ def test_settings_are_changed_in_the_definition(guest: Guest, instance: PrivateL
     with pytest.raises(VmError, match="is not attached"):
         change(instance.uri, guest.name, {"weight": 2})
     attach(instance.uri, guest.name, PLAIN, REGION_BYTES)
-    changed = change(instance.uri, guest.name, {"weight": 5, "quota_bytes": 1 << 30})
-    assert changed.entitlement == Entitlement(5, 1 << 30)
+    for is_another in (True, False):
+        changed = change(instance.uri, guest.name, {"weight": 5, "quota_bytes": 1 << 30})
+        assert (changed[0].entitlement, changed[1]) == (Entitlement(5, 1 << 30), is_another)
     [kept] = attached_domains(instance.uri)
     assert (kept.entitlement, kept.region_bytes) == (Entitlement(5, 1 << 30), REGION_BYTES)
-    assert change(instance.uri, guest.name, {"quota_bytes": 0}).entitlement == Entitlement(5)
+    assert change(instance.uri, guest.name, {"quota_bytes": 0})[0].entitlement == Entitlement(5)
     with pytest.raises(EntitlementError, match="from 1 to"):
         change(instance.uri, guest.name, {"weight": 0})
     [kept] = attached_domains(instance.uri)

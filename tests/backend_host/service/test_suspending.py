@@ -8,6 +8,7 @@ import pytest
 
 from backend_host.errors import FairGVError
 from backend_host.service import suspending
+from backend_host.service.events import UNCHANGED
 
 MIB = 1 << 20
 NR_LOOKS = 5
@@ -24,12 +25,13 @@ class Daemon:
 
     def __init__(self, programs: Sequence[dict[str, Any]]) -> None:
         self.programs = programs
+        self.answer: dict[str, Any] = {}
         self.asked: list[str] = []
 
     def ask(self, operation: str, **arguments: object) -> dict[str, Any]:
         assert arguments == {"name": "web"}
         self.asked.append(operation)
-        return {"programs": self.programs}
+        return {"programs": self.programs, **self.answer}
 
 
 def program(**known: Any) -> dict[str, Any]:
@@ -160,3 +162,10 @@ def test_who_is_interrupted_is_told_what_goes_on(
     assert capsys.readouterr().out == (
         "web is suspended, and its memory goes on leaving; fairgv-host resume web undoes it\n"
     )
+
+
+def test_who_was_not_suspended(capsys: pytest.CaptureFixture[str]) -> None:
+    daemon = Daemon([CALLED])
+    daemon.answer = {"text": "web was not suspended", UNCHANGED: True}
+    assert run(suspending.resume, daemon) == 0
+    assert capsys.readouterr().out == "web was not suspended\n"
