@@ -148,7 +148,7 @@ def test_each_device_of_a_library_is_asked_for_alone(monkeypatch: pytest.MonkeyP
     (first, second), sentence = choose(Config(device="soft"))
     assert first == softgpu, "as it is where it is the only one"
     assert (first.ordinal, second.ordinal) == (0, 1)
-    assert first.uuid != second.uuid
+    assert first.uuid[:6] != second.uuid[:6], "people name one by the beginning of its UUID"
     assert first.uuid.startswith("GPU-") and len(first.uuid) == 40
     assert first.pci_bus_id != second.pci_bus_id
     assert first.facts != second.facts

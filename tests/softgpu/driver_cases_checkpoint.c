@@ -13,12 +13,13 @@
 #include "cuda_api/checkpoint.h"
 #include "driver_cases.h"
 
-static CUuuid first_uuid; /* those of others differ in the last byte */
+static CUuuid first_uuid; /* those of others differ in the first byte and the last */
 
 static void begin(void)
 {
     start();
     CHECK(cuDeviceGetUuid_v2(&first_uuid, 0));
+    first_uuid.bytes[0] ^= first_uuid.bytes[15];
     first_uuid.bytes[15] = 0;
 }
 
@@ -48,6 +49,7 @@ static CUuuid uuid_of(char number)
 {
     CUuuid uuid = first_uuid;
 
+    uuid.bytes[0] ^= (char)(number - '0');
     uuid.bytes[15] = (char)(number - '0');
     return uuid;
 }

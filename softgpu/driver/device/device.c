@@ -26,6 +26,7 @@ void sgp_device_uuid(int physical, uint8_t uuid[16])
                                      0x80, 0x00, 0x50, 0x54, 0x58, 0x43, 0x50, 0x00};
 
     memcpy(uuid, base, sizeof(base));
+    uuid[0] ^= (uint8_t)physical;
     uuid[15] = (uint8_t)physical;
 }
 

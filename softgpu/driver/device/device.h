@@ -32,6 +32,7 @@ extern struct sgp_device sgp_devices[SGP_MAX_DEVICES];
 struct sgp_device *sgp_device_find(CUdevice device);
 struct sgp_device *sgp_device_of(const uint64_t identity[2]);           /* sgp_state_identity() */
 CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device); /* as sgp_enter_driver */
+/* Another from its first byte on, as people name a device by the beginning of it. */
 void sgp_device_uuid(int physical, uint8_t uuid[16]);
 /* The file of a device of the machine; NULL: it cannot be opened, and errno says why. */
 struct sgp_state *sgp_device_state_open(int physical);
