@@ -8,6 +8,7 @@ What a field means stands below it, and what it may be in RULES: `config check` 
 import dataclasses
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,11 @@ from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simula
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 SYSTEM_FILE = Path("/etc/fairgv/config.toml")
 """What the system's daemon reads where the command names no file. It need not be there."""
+MAX_FILE_BYTES = 1 << 20
+"""A file with all keys has some KiB; what has more is another one, or never ends, as /dev/zero."""
+_TABLE_OF_TOMLLIB = re.compile(r"\('[^()]*'\)|\('[^()]*',\)")
+_WORD_OF_TOMLLIB = re.compile(r"'([^']*)'")
+"""How tomllib says a table's name: as a tuple of Python's."""
 ADOPTIONS = ("all", "attached")
 COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice")
 
@@ -350,16 +356,30 @@ class FileRead:
     wrong: Sequence[str]
 
 
-def read_file(path: Path) -> FileRead:
-    """What a file says. Whether a value is allowed is left to RULES. Raises ConfigError for what is no file of TOML."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """What stands in a file of TOML. Raises ConfigError, which names it."""
     try:
-        document = tomllib.loads(path.read_text())
+        with path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+        if len(text) > MAX_FILE_BYTES:
+            raise ConfigError(f"{path} is longer than {MAX_FILE_BYTES >> 20} MiB: it is no file of settings")
+        return tomllib.loads(text.decode())
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is no TOML: byte {error.start} begins no character of UTF-8") from error
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {_TABLE_OF_TOMLLIB.sub(_bracketed, str(error))}") from error
+
+
+def _bracketed(table: re.Match[str]) -> str:
+    """As the file has it."""
+    return f"[{'.'.join(_WORD_OF_TOMLLIB.findall(table[0]))}]"
+
+
+def read_file(path: Path) -> FileRead:
+    """What a file says. Whether a value is allowed is left to RULES. Raises ConfigError for what is no file of TOML."""
+    document = read_toml(path)
     values: dict[str, object] = {}
     keys: set[str] = set()
     wrong: list[str] = []

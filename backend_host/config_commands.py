@@ -10,8 +10,9 @@ from pathlib import Path
 
 from backend_host import output
 from backend_host.arguments import path_argument, take_state_dir
-from backend_host.config import SYSTEM_FILE, Config, problems, read_file
+from backend_host.config import SYSTEM_FILE, Config, load_config, problems, read_file
 from backend_host.config_keys import TABLES, toml, written
+from backend_host.errors import FairGVError
 
 _WHERE_FROM = 24
 """Columns of a value before what is said of it."""
@@ -28,7 +29,8 @@ def add_command(
     checked = below.add_parser(
         "check",
         help="whether a file is right",
-        description="Names each key of a file that is unknown or wrong, with what is allowed. Exit status 1 when there is one.",
+        description="Names each key of a file that is unknown or wrong, with what is allowed; of a right file, what is wrong with those of "
+        "vgpus.d beside it or with web_token_file. Exit status 1 when there is something.",
     )
     checked.add_argument(
         "file", nargs="?", type=path_argument, default=SYSTEM_FILE, metavar="FILE", help="(default %(default)s)"
@@ -66,12 +68,28 @@ def show(config: Config, file: Path | None, given: Mapping[str, object], *, is_j
 
 
 def _check(options: argparse.Namespace) -> int:
-    wrong = problems(options.file)
+    wrong = [f"{options.file}: {sentence}" for sentence in problems(options.file)] or _problems_beside(options.file)
     for sentence in wrong:
-        print(f"{options.file}: {sentence}", file=sys.stderr)
+        print(sentence, file=sys.stderr)
     if not wrong:
-        output.say(f"{options.file}: all {len(read_file(options.file).keys)} keys are right")
+        nr = len(read_file(options.file).keys)
+        output.say(f"{options.file}: {'its one key is' if nr == 1 else f'all {nr} keys are'} right")
     return int(bool(wrong))
+
+
+def _problems_beside(file: Path) -> list[str]:
+    """What is wrong with the files that go with a right one: those of vgpus.d, and that of the token."""
+    from backend_host.service.kept import read_kept  # noqa: PLC0415 - with all that serves vGPUs
+    from backend_host.web.access import read_token  # noqa: PLC0415 - as above
+
+    config = load_config(file)
+    try:
+        read_kept(config)
+        if config.web and config.web_token_file:
+            read_token(Path(config.web_token_file))
+    except FairGVError as error:
+        return [str(error)]
+    return []
 
 
 def _sources(config: Config, file: Path | None, given: Mapping[str, object]) -> dict[str, str]:

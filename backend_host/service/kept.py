@@ -8,13 +8,12 @@ import contextlib
 import dataclasses
 import logging
 import pwd
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from backend_host.config import Config, check_region_bytes, region_bytes_of_commands
+from backend_host.config import Config, check_region_bytes, read_toml, region_bytes_of_commands
 from backend_host.entitlement import KEYS, PARAMETERS, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError, FairGVError, RefusedError
 from backend_host.machines import Machines, Wanted
@@ -68,9 +67,10 @@ def read_kept(config: Config) -> dict[str, KeptVGpu]:
     """Those of the folder, by name. Raises ConfigError, which names the file."""
     found: dict[str, KeptVGpu] = {}
     for path in sorted(Path(config.file).parent.glob(f"{FOLDER}/*.toml")) if config.file else ():
+        table = read_toml(path)
         try:
-            kept = _read(path, config)
-        except (OSError, ValueError, ConfigError) as error:
+            kept = _read(path, table, config)
+        except (ValueError, ConfigError) as error:
             raise ConfigError(f"{path}: {error}") from error
         if kept.name in found:
             raise ConfigError(f"{path}: there is another file for a vGPU called {kept.name}")
@@ -78,8 +78,7 @@ def read_kept(config: Config) -> dict[str, KeptVGpu]:
     return found
 
 
-def _read(path: Path, config: Config) -> KeptVGpu:
-    table = tomllib.loads(path.read_text())
+def _read(path: Path, table: Mapping[str, Any], config: Config) -> KeptVGpu:
     if unknown := table.keys() - KEYS - _OWN_KEYS:
         raise ConfigError(f"unknown key {min(unknown)!r}; known are: {', '.join(sorted(KEYS | _OWN_KEYS))}")
     name = table.get("name", path.stem)

@@ -67,14 +67,49 @@ def test_a_right_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("quota_max_ms = 7\n[vgpu]\nweight = 2\nrequest = 50\nlimit = 60\n")
     assert main(["config", "check", str(file)]) == 0
     assert capsys.readouterr().out == f"{file}: all 4 keys are right\n"
+    file.write_text("quota_max_ms = 7\n")
+    assert main(["config", "check", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: its one key is right\n"
 
 
-@pytest.mark.parametrize("text", ["device = ", 'device = "soft"\ndevice = "cuda"', "\xff"])
-def test_what_is_no_toml(file: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("device = ", "Invalid value"),
+        ('device = "soft"\ndevice = "cuda"', "Cannot overwrite a value"),
+        ("\xff", "no character of UTF-8"),
+        ("[vgpu]\n[vgpu]", "Cannot declare [vgpu] twice"),
+        ('[gpu."0"]\n[gpu."0"]', "Cannot declare [gpu.0] twice"),
+    ],
+)
+def test_what_is_no_toml(file: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_bytes(text.encode("latin-1"))
     assert main(["config", "check", str(file)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert str(file) in line
+    assert said in line
+
+
+def test_a_file_that_never_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check", "/dev/zero"]) == 1
+    assert "longer than 1 MiB" in capsys.readouterr().err
+
+
+def test_files_that_go_with_it_are_checked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "vgpus.d").mkdir()
+    kept, token = file.parent / "vgpus.d" / "web.toml", file.parent / "token"
+    file.write_text(f'web = "127.0.0.1:9401"\nweb_token_file = "{token}"\n')
+    for text, why in (
+        ("weight = 0", f"{kept}: weight: a weight is"),
+        ("[[", f"{kept}: "),
+        ("weight = 2", f"web_token_file: cannot read {token}: No such file"),
+    ):
+        kept.write_text(text)
+        assert main(["config", "check", str(file)]) == 1
+        assert capsys.readouterr().err.startswith(why)
+    token.write_text("0123456789abcdef")
+    token.chmod(0o600)
+    assert main(["config", "check", str(file)]) == 0
 
 
 def test_the_systems_file_is_read_where_it_is(
