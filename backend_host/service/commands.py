@@ -67,4 +67,17 @@ def _events(connection: Connection, options: argparse.Namespace) -> int:
 def _line(record: Message) -> str:
     """Times are this machine's own."""
     at = datetime.datetime.fromisoformat(record["time"]).astimezone()
-    return f"{at:%Y-%m-%d %H:%M:%S}  {user_called(record['uid']):<12}  {record['event']:<8}  {record['vgpu'] or NOBODY:<14}  {record['text']}"
+    text = f"{record['text']}{_changes(record)}"
+    return f"{at:%Y-%m-%d %H:%M:%S}  {user_called(record['uid']):<12}  {record['event']:<8}  {record['vgpu'] or NOBODY:<14}  {text}"
+
+
+def _changes(record: Message) -> str:
+    """What a `set` gave, and what there was before; the text of a reload has that."""
+    if (
+        record["event"] != "set"
+        or not isinstance(old := record["old"], dict)
+        or not isinstance(new := record["new"], dict)
+    ):
+        return ""
+    changed = (f"{key} {old.get(key, NOBODY)} -> {value}" for key, value in new.items() if old.get(key) != value)
+    return f" ({', '.join(changed)})"

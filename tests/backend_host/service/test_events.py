@@ -131,7 +131,9 @@ def test_a_change_that_changed_nothing(path: Path) -> None:
 def test_the_command(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = Events(path)
     for number in range(1500):
-        events.tell("set", 0, f"change {number}", vgpu="vm")
+        events.tell(
+            "set", 0, f"change {number}", vgpu="vm", old={"weight": 1, "limit": 100}, new={"weight": 3, "limit": 100}
+        )
 
     def handle(session: Session, request: Message) -> Message:
         return {"events": events.after(request["after"])}
@@ -144,7 +146,7 @@ def test_the_command(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["--state-dir", str(tmp_path), "events"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1500
-    assert all(word in lines[-1] for word in ("root", "set", "vm", "change 1499"))
+    assert all(word in lines[-1] for word in ("root", "set", "vm", "change 1499 (weight 1 -> 3)"))
     server.stop()
 
 
