@@ -4,7 +4,8 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from backend_host import config_commands, hand_overs, output
@@ -16,7 +17,7 @@ from backend_host.config import (
 from backend_host.config_options import add_settings, config_of, file_of, given_settings
 from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
-from backend_host.ipc import Connection, Message, to_type
+from backend_host.ipc import Connection, Message, say_silent, to_type
 from backend_host.launching import start_in_background, wait_for_end, wait_for_next
 from backend_host.service import balancing, draining, migrating, suspending
 from backend_host.service.commands import add_commands
@@ -148,7 +149,6 @@ def make_parser() -> argparse.ArgumentParser:
     attach.add_argument(
         "--region",
         type=size_argument,
-        default=0,
         metavar="SIZE",
         help="of a domain: shared memory, a power of two (default 256M)",
     )
@@ -220,7 +220,11 @@ def _show_config(options: argparse.Namespace) -> int:
 
 
 def _connect(options: argparse.Namespace) -> Connection:
-    return Connection((options.state_dir or dir_of_commands(default_state_dir())) / SOCKET)
+    return _connection(options, partial(say_silent, "fairgv-host"))
+
+
+def _connection(options: argparse.Namespace, when_silent: Callable[[], None] | None = None) -> Connection:
+    return Connection((options.state_dir or dir_of_commands(default_state_dir())) / SOCKET, when_silent)
 
 
 def _start(options: argparse.Namespace) -> int:
@@ -316,7 +320,7 @@ def _devices(options: argparse.Namespace) -> int:
 
 
 def _top(options: argparse.Namespace) -> int:
-    return top.run(options, lambda: _connect(options))
+    return top.run(options, lambda: _connection(options))
 
 
 def _grants(options: argparse.Namespace) -> int:
@@ -354,7 +358,7 @@ def _attach(options: argparse.Namespace) -> int:
 
 
 def _attach_file(options: argparse.Namespace) -> int:
-    if options.region or options.doorbell:
+    if options.region is not None or options.doorbell:
         raise FairGVError(
             "--region and --doorbell are of domains: with --shm the region is as large as its file, and QEMU's device ivshmem-plain has no bell"
         )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from backend_host.arguments import name_argument
 from backend_host.ipc import Message
 from backend_host.output import say
 from backend_host.sizes import format_time
@@ -78,7 +79,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "which phase the worker was that ended the turn, and how long it took until the new holder came for it.",
         epilog=EXAMPLE,
     )
-    parser.add_argument("--gpu", metavar="G", help="of which Gpu, by its number or UUID; where there is one it is that")
+    parser.add_argument(
+        "--gpu",
+        type=name_argument,
+        metavar="G",
+        help="of which Gpu, by its number or UUID; where there is one it is that",
+    )
     parser.add_argument("--follow", action="store_true", help="go on with each new one, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="an object a line, for programs; times in ns")
     return parser

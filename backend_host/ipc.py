@@ -14,6 +14,7 @@ import select
 import shlex
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -66,14 +67,20 @@ def peer_groups(connection: socket.socket) -> frozenset[int]:
     return frozenset({gid})
 
 
+SILENT_S = 10.0
+"""So long a person waits for an answer without a word."""
+
+
 class Connection:
     """The commands' end. Use as a context manager; `ask` raises RefusedError with the daemon's sentence.
 
     A daemon of another user is not spoken to: it could name any library for a program to load.
     """
 
-    def __init__(self, socket_path: Path) -> None:
+    def __init__(self, socket_path: Path, when_silent: Callable[[], None] | None = None) -> None:
+        """`when_silent`: called once an answer has not come for SILENT_S; it is waited for all the same."""
         self._received: list[int] = []
+        self._when_silent = when_silent
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             self._socket.connect(str(socket_path))
@@ -108,6 +115,8 @@ class Connection:
         try:
             with contextlib.suppress(BrokenPipeError):  # whoever is not admitted is told so before it asks
                 self._socket.sendall(json.dumps({"op": operation, **arguments}).encode() + b"\n")
+            if self._when_silent is not None and not _is_readable(self._socket, SILENT_S):
+                self._when_silent()
             while not line.endswith(b"\n"):
                 data, fds = receive_with(self._socket, 1 << 16, 4)
                 self._received += fds
@@ -122,6 +131,18 @@ class Connection:
         if self._received:
             answer["fd"] = self._received.pop()
         return answer
+
+
+def say_silent(command: str) -> None:
+    """To the person who waits."""
+    text = "the daemon has not answered for 10 s, and is waited for: Ctrl-C ends that. See: fairgv-host doctor"
+    print(f"{command}: {text}", file=sys.stderr)
+
+
+def _is_readable(connection: socket.socket, within_s: float) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))
 
 
 class Session:

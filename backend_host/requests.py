@@ -134,9 +134,8 @@ class Requests:
         return hand_overs.answer(gpu.page, self._parts.vgpus.names(gpu), int(request.get("after", 0)))
 
     def _open(self, session: Session, request: Message) -> Message:
-        said, said_bytes = _changes(request), int(request.get("region_bytes") or 0)
-        region_bytes = said_bytes or region_bytes_of_commands(self._parts.config)
-        check_region_bytes(region_bytes)
+        said, region_bytes = _changes(request), _region_bytes(request, region_bytes_of_commands(self._parts.config))
+        said_bytes = 0 if request.get("region_bytes") is None else region_bytes
         name = None if request.get("name") is None else str(request["name"])
         vgpu = self._parts.vgpus.open_session(
             name,
@@ -204,8 +203,7 @@ class Requests:
         if "shm" in request:
             path = Path(str(request["shm"]))
             return self._parts.machines.attach(str(request["name"]), path, self._entitlement(request))
-        region_bytes = int(request.get("region_bytes") or self._parts.config.region_bytes)
-        check_region_bytes(region_bytes)
+        region_bytes = _region_bytes(request, self._parts.config.region_bytes)
         has_doorbell = bool(request.get("has_doorbell", False))
         domain = str(request["domain"])
         self._entitlement(request)  # what is wrong with the options themselves comes first
@@ -283,6 +281,14 @@ class Requests:
     def _entitlement(self, request: Message) -> Entitlement:
         """What a new vGPU is to have. What is not said is as configured."""
         return self._parts.config.vgpu.changed(_changes(request))
+
+
+def _region_bytes(request: Message, unsaid: int) -> int:
+    """Of a new vGPU. Raises ConfigError."""
+    said = request.get("region_bytes")
+    region_bytes = unsaid if said is None else int(said)
+    check_region_bytes(region_bytes)
+    return region_bytes
 
 
 def _changes(request: Message, *, is_new: bool = True) -> Changes:

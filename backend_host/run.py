@@ -18,13 +18,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from backend_host.arguments import path_argument
 from backend_host.children import ending_with_us
 from backend_host.entitlement import add_options, given_options
 from backend_host.errors import DaemonNotRunningError, FairGVError
-from backend_host.ipc import Connection
+from backend_host.ipc import Connection, say_silent
 from backend_host.sizes import size_argument
 from backend_host.state_dir import DEVICE_KINDS, SOCKET, default_state_dir, dir_of_commands
 from scheduler.command_line import Parser
@@ -85,7 +86,6 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--region",
         type=size_argument,
-        default=0,
         metavar="SIZE",
         help="most of pinned and managed memory, a power of two (default: half of the machine's memory)",
     )
@@ -137,7 +137,7 @@ def _system_connection(options: argparse.Namespace) -> tuple[Connection | None, 
         return None, ""
     socket_path = (options.state_dir or dir_of_commands(default_state_dir())) / SOCKET
     try:
-        connection = Connection(socket_path)
+        connection = Connection(socket_path, partial(say_silent, "fairgv-run"))
     except DaemonNotRunningError as error:
         if options.state_dir is not None:
             raise

@@ -145,6 +145,7 @@ def test_a_terminal_without_the_characters(state_dir: Path) -> None:
     [
         *([command, ""] for command in ("attach", "detach", "unban", "suspend", "resume", "drain", "undrain")),
         ["set", "", "--weight", "2"],
+        ["grants", "--gpu", ""],
         ["migrate", "", "--to", "1"],
         ["migrate", "web", "--to", ""],
     ],

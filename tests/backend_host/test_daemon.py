@@ -62,6 +62,7 @@ def connect(state_dir: Path) -> Connection:
         ({"memory_bytes": 1 << 63}, "quota"),
         ({"memory_bytes": {}}, "quota"),
         ({"memory_bytes": ""}, "quota"),
+        ({"region_bytes": 0}, "power of two"),
         ({"region_bytes": 3}, "power of two"),
         ({"region_bytes": 1 << 62}, "power of two"),
         ({"region_bytes": -(1 << 24)}, "power of two"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend_host import ipc
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, RefusedError
 from backend_host.ipc import MAX_AT_ONCE, MAX_LINE_BYTES, Connection, Message, Server, Session
 
@@ -50,6 +51,29 @@ def test_ask_and_answer(path: Path) -> None:
     with Connection(path) as connection:
         assert connection.ask("first", number=1)["echo"] == {"op": "first", "number": 1}
         assert connection.ask("second")["uid"] == os.geteuid()
+
+
+def test_an_answer_that_does_not_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits is told once, and gets it."""
+    monkeypatch.setattr(ipc, "SILENT_S", 0.0)
+    is_told = threading.Event()
+
+    def handle(session: Session, request: Message) -> Message:
+        is_told.wait()
+        return {"echo": request["op"]}
+
+    told: list[str] = []
+
+    def tell() -> None:
+        told.append("silent")
+        is_told.set()
+
+    server = Server(tmp_path / "control.sock", handle)
+    server.start()
+    with Connection(tmp_path / "control.sock", tell) as connection:
+        assert connection.ask("late")["echo"] == "late"
+    server.stop()
+    assert told == ["silent"]
 
 
 def test_a_refusal_is_an_exception_and_the_connection_lives_on(path: Path) -> None:
