@@ -106,10 +106,11 @@ class MoveAnswers:
     def _drain(self, session: Session, request: Message) -> Message:
         gpu = find(self._daemon.gpus, str(request["gpu"]))
         was_drained = gpu.is_drained
+        already = " already" if was_drained else ""
         self._daemon.drains.set(gpu, is_drained=True)
         return {
             UNCHANGED: was_drained,
-            "text": f"GPU {gpu.number} is drained: no vGPU comes to it until fairgv-host undrain {gpu.number}",
+            "text": f"GPU {gpu.number} is drained{already}: no vGPU comes to it until fairgv-host undrain {gpu.number}",
             "number": gpu.number,
         }
 

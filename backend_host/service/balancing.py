@@ -5,12 +5,13 @@ from functools import partial
 
 from backend_host import output
 from backend_host.service.commands import Connect
+from backend_host.service.events import UNCHANGED
 from scheduler.balance import MODES
 
 _MEANINGS = {
     "off": "vGPUs stay where they are",
     "balance": "vGPUs leave Gpus of which more is wanted than there is",
-    "compact": "the same, and Gpus that are used little are emptied",
+    "compact": "vGPUs leave Gpus of which more is wanted than there is, and Gpus that are used little",
 }
 
 
@@ -37,5 +38,6 @@ def _balance(connect: Connect, options: argparse.Namespace) -> int:
     if options.json:
         output.say_json({"mode": mode})
     else:
-        output.say(f"{mode}: {_MEANINGS[mode]}")
+        already = " already" if asked.get(UNCHANGED) else ""
+        output.say(f"{mode}{already}: {_MEANINGS[mode]}")
     return 0

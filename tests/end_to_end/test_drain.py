@@ -38,7 +38,7 @@ def gpu_of_a_new_vgpu(host: Host) -> int:
 
 def test_nothing_comes_to_a_drained_gpu_until_it_is_undrained(host: Host) -> None:
     assert said(host, "drain", "0") == "GPU 0 is drained: no vGPU comes to it until fairgv-host undrain 0"
-    assert said(host, "drain", "0") == "GPU 0 is drained: no vGPU comes to it until fairgv-host undrain 0"
+    assert said(host, "drain", "0") == "GPU 0 is drained already: no vGPU comes to it until fairgv-host undrain 0"
     assert gpu_of_a_new_vgpu(host) == 1
     shown = said(host, "devices")
     assert "drained none" in shown, "in the column of states"
