@@ -84,6 +84,11 @@ def constant_expression(source: Source) -> int:
     return chosen if condition else other
 
 
+def constant_product(source: Source) -> int:
+    """The value of the products, quotients and single numbers that start at the next token, up to a sum's next sign."""
+    return _binary(source, len(_LEVELS) - 1)
+
+
 def _binary(source: Source, level: int, first: int | None = None) -> int:
     """`first` is the first operand, where it is taken already."""
     if level == len(_LEVELS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from cuda_api.ptx.expressions import constant_product
 from cuda_api.ptx.reader import Reader
 from cuda_api.ptx.syntax import (
     Address,
@@ -37,6 +38,8 @@ class InstructionReader(Reader):
             ):  # as most are: without a call for each token
                 operands.append(self.name(self.texts[self.at]))
                 self.at += 1
+            elif opcode == "call" and self.peek() == "(":
+                operands.append(Arguments(self._list("(", ")")))
             else:
                 operands.append(self._operand())
             if self.accept(","):
@@ -66,25 +69,13 @@ class InstructionReader(Reader):
             return self._address()
         if text == "{":
             return Vector(self._list("{", "}"))
-        if text == "(" and not self._opens_expression():
-            return Arguments(self._list("(", ")"))
-        if text == "!":
+        if text == "!" and self.kinds[self.at + 1] == "name":
             self.at += 1
             return Not(self.name(self.take("name", "a predicate")))
         if text == "-" and self.kinds[self.at + 1] == "name":
             self.at += 1
             return Negated(self.name(self.take("name", "a register")))
         return self.float_literal() or Integer(self.integer())
-
-    def _opens_expression(self) -> bool:
-        """Whether the parenthesis here belongs to a constant expression: something is computed with what it holds."""
-        depth, at = 0, self.at
-        while self.kinds[at] != "end":
-            depth += (self.texts[at] == "(") - (self.texts[at] == ")")
-            at += 1
-            if depth == 0:
-                return self.kinds[at] == "mark" and self.texts[at] not in ",;)]}|"
-        return False
 
     def _list(self, opening: str, closing: str) -> tuple[Operand, ...]:
         self.expect(opening)
@@ -133,12 +124,9 @@ class InstructionReader(Reader):
         return Float(literal.bits ^ (1 << (literal.width - 1)), literal.width) if negative else literal
 
     def plus(self) -> int:
+        """The sum of the constants that follow, each with its sign."""
         offset = 0
         while self.peek() in ("+", "-"):
             sign = 1 if self.accept("+") else -1 if self.accept("-") else 0
-            negative = self.accept("-")
-            value = self.take_integer_token()
-            if value is None:
-                raise self.error("expected an offset")
-            offset += sign * (-value if negative else value)
+            offset += sign * constant_product(self)
         return offset

@@ -93,6 +93,10 @@ def test_instruction(text: str, expected: Instruction) -> None:
         ("1 << 4 | 3", Integer(19)),
         ("5 > 4 ? 7 : 8", Integer(7)),
         ("~0", Integer(-1)),
+        ("!3", Integer(0)),
+        ("(1 << 4)", Integer(16)),
+        ("((1 << 4)) | 3", Integer(19)),
+        ("(.u64)-1", Integer((1 << 64) - 1)),
         ("0f3F800000", Float(0x3F800000, 32)),
         ("0d3FF0000000000000", Float(0x3FF0000000000000, 64)),
         ("-0f3F800000", Float(0xBF800000, 32)),
@@ -102,8 +106,9 @@ def test_instruction(text: str, expected: Instruction) -> None:
         ("$str", Name("$str")),
         ("[symbol]", Address(Name("symbol"))),
         ("[16]", Address(Integer(16))),
+        ("[%rd1+4*3]", Address(Name("%rd1"), 12)),
+        ("[symbol-(2+2)*2+-1]", Address(Name("symbol"), -9)),
         ("[tex, {%f1, %f2}]", Bracket((Name("tex"), Vector((Name("%f1"), Name("%f2")))))),
-        ("(a, b)", Arguments((Name("a"), Name("b")))),
     ],
 )
 def test_operand(text: str, expected: Operand) -> None:
