@@ -50,6 +50,15 @@ def run_body(tmp_path: Path, body: str, values: list[int], threads: int | None =
     return words(compiled(HEADER + KERNEL.format(body=body), tmp_path), values, threads, nr_out)
 
 
+def test_registers_that_are_vectors(tmp_path: Path) -> None:
+    """Of two names for each element, in a block that has a vector of the same name, and as the operand of a load and a store."""
+    body = """.reg .v4 .u32 %v; .reg .v2 .b32 %w<2>;
+      ld.global.v4.u32 %v, [%x1]; mov.v2.b32 %w1, {%v.w, %v.z}; mov.u32 %v.g, 7;
+      { .reg .v2 .b32 %v; mov.v2.b32 %v, {100, 200}; add.u32 %w1.x, %w1.r, %v.y; }
+      st.global.v4.u32 [%x0], %v; st.global.v2.b32 [%x0+16], %w1;"""
+    assert run_body(tmp_path, body, [1, 2, 3, 4], threads=1, nr_out=6) == [1, 7, 3, 4, 204, 3]
+
+
 def test_vector_add_over_blocks_and_in_three_dimensions(tmp_path: Path) -> None:
     text = """.visible .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) {
       .reg .pred %p<2>; .reg .f32 %f<4>; .reg .b32 %r<20>; .reg .b64 %rd<11>;
