@@ -245,6 +245,31 @@ stmatrix.sync.aligned.m8n8.x1.shared.b16 [cell], {%r1}
 movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2
 vabsdiff4.u32.u32.u32.add %r1, %r2, %r3, %r4
 vabsdiff2.s32.s32.s32 %r1, %r2, %r3, %r4
+vadd.u32.u32.s32 %r1, %r2, %r3
+vsub.s32.s32.s32.sat %r1, %r2, %r3
+vabsdiff.u32.u32.u32 %r1, %r2, %r3
+vmax.s32.s32.s32 %r1, %r2, %r3
+vshr.s32.s32.u32.clamp %r1, %r2, %r3
+vadd2.u32.u32.s32 %r1, %r2, %r3, %r4
+vadd4.u32.u32.s32 %r1, %r2, %r3, %r4
+vsub2.s32.u32.u32.sat %r1, %r2, %r3, %r4
+vsub4.s32.u32.u32.sat %r1, %r2, %r3, %r4
+vavrg2.s32.s32.s32 %r1, %r2, %r3, %r4
+vavrg4.s32.s32.s32 %r1, %r2, %r3, %r4
+vmin2.u32.u32.u32.add %r1, %r2, %r3, %r4
+vmin4.u32.u32.u32.add %r1, %r2, %r3, %r4
+vmax2.s32.s32.s32 %r1, %r2, %r3, %r4
+vmax4.s32.s32.s32 %r1, %r2, %r3, %r4
+vset2.s32.s32.gt %r1, %r2, %r3, %r4
+vset4.s32.s32.gt %r1, %r2, %r3, %r4
+vadd2.u32.s32.u32.sat %r1.h1, %r2.h03, %r3.h21, %r4
+vset4.u32.s32.ne.add %r1.b3, %r2.b7654, %r3, %r4
+vshl.u32.u32.u32.wrap.add %r1, %r2.b0, %r3.b1, %r4
+vmad.s32.s32.s32.shr15.sat %r1, %r2.h0, -%r3.h1, %r4
+vmin.s32.s32.s32.max %r1, %r2, %r3, %r4
+vset.u32.u32.le %r1.h0, %r2, %r3, %r4
+lop3.or.b32 %r1|%p1, %r2, %r3, %r4, 0x96, %p2
+lop3.and.b32 _|%p1, %r2, %r3, %r4, 0x96, !%p2
 atom.global.relaxed.gpu.add.v4.f32 {%f1, %f2, %f3, %f4}, [%x0], {%f3, %f4, %f1, %f2}
 atom.add.noftz.v2.f16x2 {_, %r2}, [%x0], {%r1, %r2}
 red.global.gpu.max.noftz.v4.bf16 [%x0], {%h1, %h2, %h3, %h4}
@@ -271,8 +296,9 @@ mov.u32 %r1, %nosuchregister
 add.rn.f32.bf16 %f1, %h1, %f2
 sub.rz.sat.f32.f16 %f1, %h1, %f2
 fma.rn.f32.f16 %f1, %h1, %h2, %f2
-lop3.or.b32 %r1|%p1, %r2, %r3, %r4, 0x96, %p2
-lop3.and.b32 _|%p1, %r2, %r3, %r4, 0x96, %p2
+vset.u32.u32 %r1, %r2, %r3
+vshr.u32.u32.u32 %r1, %r2, %r3
+vadd.u64.u32.u32 %r1, %r2, %r3
 mapa.shared::cluster.u32 %r1, %r2, %r3
 getctarank.shared::cluster.u32 %r1, %r2
 barrier.cluster.arrive
@@ -318,10 +344,6 @@ atom.global.add.v2.f32 {%f1, %f2}, [%x0], %x6
 atom.shared.add.v2.f32 {%f1, %f2}, [cell], {%f3, %f4}
 atom.global.exch.v2.f32 {%f1, %f2}, [%x0], {%f3, %f4}
 atom.global.add.v4.u32 {%r1, %r2, %r3, %r4}, [%x0], {%r1, %r2, %r3, %r4}
-vmad.s32.u32.s32 %r1, %r2, %r3, %r4
-vadd.s32.u32.s32 %r1, %r2, %r3
-vadd2.u32.u32.u32 %r1, %r2, %r3, %r4
-vset4.u32.u32.lt %r1, %r2, %r3, %r4
 cvt.pack.u8.s32.b32 %r1, %r2, %r3, %r4
 cvt.pack.sat.u8.s32 %r1, %r2, %r3
 ld.global.sideways.u32 %r1, [%x0]

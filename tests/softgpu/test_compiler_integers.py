@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.softgpu.compiler_harness import ElementWise, Shape, bits_of
-
-Reference = Callable[..., int]
-
-
-def signed(value: int, bits: int) -> int:
-    value %= 1 << bits
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    shape: Shape
-    reference: Reference
-
-    def __str__(self) -> str:
-        return self.shape.text.split(" ")[0]
-
-
-def case(text: str, destination: str, sources: str, reference: Reference) -> Case:
-    """`reference` takes sources as signed or unsigned numbers, as their types say."""
-    kinds = tuple(sources.split())
-    operands = ", ".join(["%d", *(f"%{letter}" for letter, _ in zip("abcef", kinds, strict=False))])
-    return Case(Shape(text if "%" in text else f"{text} {operands}", destination, kinds), reference)
+from tests.softgpu.compiler_harness import ElementWise, bits_of
+from tests.softgpu.integer_cases import Case, case, check, clamp, clamp_to, rows, signed
 
 
 def _quotient(a: int, b: int) -> int:
@@ -43,12 +19,6 @@ def _quotient(a: int, b: int) -> int:
 
 def _remainder(a: int, b: int) -> int:
     return a - _quotient(a, b) * b if b else -1
-
-
-def _clamp(value: int, kind: str) -> int:
-    bits = bits_of(kind)
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
-    return max(low, min(high, value))
 
 
 def _cases_of_type(kind: str) -> list[Case]:
@@ -191,9 +161,9 @@ def _misc() -> list[Case]:
         case("shf.r.clamp.b32", "u32", three, lambda a, b, c: (b << 32 | a) >> min(c, 32)),
         case("bmsk.clamp.b32", "u32", "u32 u32", lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32)),
         case("bmsk.wrap.b32", "u32", "u32 u32", lambda a, b: ((1 << (b & 31)) - 1) << (a & 31)),
-        case("add.sat.s32", "s32", "s32 s32", lambda a, b: _clamp(a + b, "s32")),
-        case("sub.sat.s32", "s32", "s32 s32", lambda a, b: _clamp(a - b, "s32")),
-        case("mad.hi.sat.s32", "s32", "s32 s32 s32", lambda a, b, c: _clamp((a * b >> 32) + c, "s32")),
+        case("add.sat.s32", "s32", "s32 s32", lambda a, b: clamp(a + b, "s32")),
+        case("sub.sat.s32", "s32", "s32 s32", lambda a, b: clamp(a - b, "s32")),
+        case("mad.hi.sat.s32", "s32", "s32 s32 s32", lambda a, b, c: clamp((a * b >> 32) + c, "s32")),
         case("mul24.lo.u32", "u32", "u32 u32", lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF)),
         case("mul24.hi.s32", "s32", "s32 s32", lambda a, b: signed(a, 24) * signed(b, 24) >> 16),
     ]
@@ -201,6 +171,11 @@ def _misc() -> list[Case]:
         cases.append(
             case(f"lop3.b32 %d, %a, %b, %c, {table}", "u32", three, lambda a, b, c, t=table: _lookup(a, b, c, t))
         )
+    reduced = "{{ .reg .pred %p, %q; .reg .b32 %u; setp.ne.u32 %q, %c, 0; lop3.{}.b32 {}|%p, %a, %b, 7, 0x80, {}%q; selp.u32 %d, {}, 99, %p; }}"
+    cases += [
+        case(reduced.format("or", "%u", "", "%u"), "u32", three, lambda a, b, c: a & b & 7 if a & b & 7 or c else 99),
+        case(reduced.format("and", "_", "!", "1"), "u32", three, lambda a, b, c: 1 if a & b & 7 and not c else 99),
+    ]
     for left, right in itertools.product("us", "us"):
         sources = f"{left}32 {right}32 s32"
         cases.append(
@@ -253,12 +228,7 @@ def _packings() -> list[Case]:
 
 def _packed(bits: int, kind: str, upper: int, lower: int, rest: int) -> int:
     most = 1 << bits
-    return rest << 2 * bits | _clamp_to(kind, upper) % most << bits | _clamp_to(kind, lower) % most
-
-
-def _clamp_to(kind: str, value: int) -> int:
-    half = 1 << int(kind[1:]) - 1
-    return max(-half, min(value, half - 1)) if kind[0] == "s" else max(0, min(value, 2 * half - 1))
+    return rest << 2 * bits | clamp_to(kind, upper) % most << bits | clamp_to(kind, lower) % most
 
 
 def _conversions() -> list[Case]:
@@ -267,7 +237,7 @@ def _conversions() -> list[Case]:
     for target, source in itertools.product(kinds, kinds):
         cases.append(case(f"cvt.{target}.{source}", target, source, lambda a: a))
         if target != source:
-            cases.append(case(f"cvt.sat.{target}.{source}", target, source, lambda a, t=target: _clamp(a, t)))
+            cases.append(case(f"cvt.sat.{target}.{source}", target, source, lambda a, t=target: clamp(a, t)))
     return cases
 
 
@@ -285,36 +255,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> ElementWise:
     return ElementWise([item.shape for item in CASES], tmp_path_factory.mktemp("integers"))
 
 
-def _samples(kind: str, source: random.Random) -> list[int]:
-    bits = bits_of(kind)
-    if kind == "pred":
-        return [0, 1]
-    corners = [0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 255, (1 << bits) - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1]
-    return [value % (1 << bits) for value in corners] + [source.getrandbits(bits) for _ in range(6)]
-
-
-def _rows(item: Case) -> list[tuple[int, ...]]:
-    source = random.Random(item.shape.text)
-    columns = [_samples(kind, source) for kind in item.shape.sources]
-    rows = list(itertools.product(*columns))
-    return rows if len(rows) <= 600 else source.sample(rows, 600)
-
-
-def _check(machine: ElementWise, item: Case, rows: list[tuple[int, ...]]) -> None:
-    """All rows in one block, as vectors, and some in blocks of one thread."""
-    kinds = item.shape.sources
-    bits = bits_of(item.shape.destination)
-    alone = rows[:24]
-    results = machine.apply(item.shape, rows) + [machine.apply(item.shape, [row])[0] for row in alone]
-    for row, got in zip([*rows, *alone], results, strict=True):
-        numbers = [signed(v, bits_of(k)) if k[0] == "s" else v for v, k in zip(row, kinds, strict=True)]
-        expected = item.reference(*numbers) % (1 << bits)
-        assert got == expected, f"{item.shape.text} of {numbers}: {got:#x}, expected {expected:#x}"
-
-
 @pytest.mark.parametrize("item", CASES, ids=str)
 def test_instruction(machine: ElementWise, item: Case) -> None:
-    _check(machine, item, _rows(item))
+    check(machine, item, rows(item))
 
 
 _FUZZED = [
@@ -327,4 +270,4 @@ _FUZZED = [
 def test_any_operands(machine: ElementWise, data: st.DataObject) -> None:
     item = data.draw(st.sampled_from(_FUZZED), label="instruction")
     row = tuple(data.draw(st.integers(0, (1 << bits_of(kind)) - 1), label=kind) for kind in item.shape.sources)
-    _check(machine, item, [row])
+    check(machine, item, [row])

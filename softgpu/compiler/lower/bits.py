@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cuda_api.ptx.syntax import Instruction, Integer, Operand
+from cuda_api.ptx.syntax import Instruction, Integer, Operand, Pair
 from softgpu.compiler.base.scalars import Type
 from softgpu.compiler.text.builder import Builder
 from softgpu.compiler.text.registry import lowers
@@ -209,10 +209,9 @@ def lower_fns(builder: Builder, instruction: Instruction) -> None:
 
 @lowers("lop3")
 def lower_lop3(builder: Builder, instruction: Instruction) -> None:
-    """Any function of three bits, as the or of the table's minterms; LLVM finds the short form."""
-    if builder.has("and") or builder.has("or"):
-        raise builder.unsupported("a reduction of the result is not supported")
-    destination, *sources, table = builder.operands(5)
+    """Any function of three bits, as the or of the table's minterms; LLVM finds the short form. A predicate may tell whether any is set."""
+    destination, first, second, third, table, *rest = builder.operands(5, 6)
+    sources = (first, second, third)
     if not isinstance(table, Integer):
         raise builder.invalid("the table is no number")
     values = [builder.read(source, "i32") for source in sources]
@@ -223,7 +222,16 @@ def lower_lop3(builder: Builder, instruction: Instruction) -> None:
             a, b, c = (values[i] if index >> (2 - i) & 1 else inverted[i] for i in range(3))
             term = builder.let(f"and i32 {builder.let(f'and i32 {a}, {b}')}, {c}")
             result = builder.let(f"or i32 {result}, {term}")
-    builder.write(destination, result, "i32")
+    combination = next((word for word in ("and", "or") if builder.has(word)), "")
+    if combination:
+        if not isinstance(destination, Pair) or not rest:
+            raise builder.invalid("expected a result and two predicates")
+        is_any = builder.let(f"icmp ne i32 {result}, 0")
+        is_any = builder.let(f"{combination} i1 {is_any}, {builder.read(rest[0], 'i1')}")
+        builder.write(destination.first, result, "i32")
+        builder.write(destination.second, is_any, "i1")
+    else:
+        builder.write(destination, result, "i32")
 
 
 @lowers("prmt")
