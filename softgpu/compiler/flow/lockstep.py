@@ -8,15 +8,40 @@ warp meet before and behind each volatile store to shared memory, or to memory o
 meet as for activemask, which finds out who came along and waits for nobody who does not.
 
 Wrong when: the memory is not volatile, where a GPU may keep numbers in registers, too.
+
+PTX for GPUs before that has votes and shuffles that name no members. Whoever comes along takes part, as activemask tells.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cuda_api.ptx.syntax import Instruction, Label, Name
+from cuda_api.record import replace
 from softgpu.compiler.flow.flatten import FlatFunction
 
 _OTHER_SPACES = frozenset(("global", "local"))
 _MEETING = Instruction("activemask", ("b32",), (Name("_"),))
+_MEMBERS = Name("members@")
+"""A register that no text can name."""
+_FIRST_WITH_MEMBERS = 70
+"""The oldest target for which votes and shuffles must name them."""
+
+
+def name_members(flat: FlatFunction, targets: Iterable[str]) -> None:
+    """Has votes and shuffles name as members who comes along, in a module for `targets` that knows them without."""
+    numbers = [int(digits) for target in targets if (digits := target.removeprefix("sm_")).isdecimal()]
+    if not numbers or max(numbers) >= _FIRST_WITH_MEMBERS:
+        return
+    code: list[Instruction | Label] = []
+    for item in flat.code:
+        if isinstance(item, Instruction) and item.opcode in ("vote", "shfl") and "sync" not in item.modifiers:
+            flat.registers[_MEMBERS.text] = "b32"
+            code.append(replace(_MEETING, operands=(_MEMBERS,), guard=item.guard))
+            code.append(replace(item, modifiers=("sync", *item.modifiers), operands=(*item.operands, _MEMBERS)))
+        else:
+            code.append(item)
+    flat.code = code
 
 
 def keep_in_step(flat: FlatFunction) -> None:

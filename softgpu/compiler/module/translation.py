@@ -19,7 +19,7 @@ from softgpu.compiler.base.layout import (
 )
 from softgpu.compiler.flow.analysis import Traits, functions_by_address, traits
 from softgpu.compiler.flow.flatten import FlatFunction, flatten
-from softgpu.compiler.flow.lockstep import keep_in_step
+from softgpu.compiler.flow.lockstep import keep_in_step, name_members
 from softgpu.compiler.flow.segments import fission
 from softgpu.compiler.module.fission import fission_pieces
 from softgpu.compiler.module.function import kernel_piece, lower_function
@@ -60,6 +60,7 @@ class Translation:
         self.flats = {name: flatten(function) for name, function in self._defined.items()}
         for flat in self.flats.values():
             keep_in_step(flat)
+            name_members(flat, module.targets)
         self._function_tokens = {
             name: FUNCTION_TOKEN_STEP * (index + 1)
             for index, name in enumerate(name for name, item in self._defined.items() if not item.is_entry)
