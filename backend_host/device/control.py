@@ -333,9 +333,9 @@ class ControlPage(SpacesTold, Away):
         """How much more may stay on the device so that each program still has room there for all of its memory."""
         lib.fgw_control_set_spare(self.page, spare_bytes)
 
-    def counted_again(self) -> int:
-        """Bytes that workers count as allocated and others of their vGPUs, with whom they share them, do too."""
-        return int(lib.fgw_control_counted_again(self.page))
+    def counted_again(self, vgpu: int) -> int:
+        """Bytes that the vGPU's workers say they count as allocated and others of them, with whom they share them, do too."""
+        return int(lib.fgw_control_counted_again(self.page, bounded(vgpu, MAX_VGPUS)))
 
     def rooms(self) -> list[Room]:
         """What each worker that serves a program has allocated, and has on the device."""

@@ -12,6 +12,7 @@ it is back.
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from backend_host.device.control import ControlPage
@@ -86,8 +87,7 @@ class Pager:
         rooms = [each for each in every if not each.is_suspended]
         self._publish({each.slot: each.target_bytes for each in away}, dict.fromkeys((each.slot for each in away), 0))
         self._hear_driver(now_ns, every)
-        room = min(self._capacity, self._device_bytes - sum(each.other_bytes for each in every))
-        room += self._page.counted_again()  # what is shared is resident for each that has it, and there once
+        room = self._room(every)
         most = self._withhold(room, every)
         room = max(0, room - sum(each.resident_bytes for each in away))
         holdings = {each.slot: self._holding(each) for each in rooms}
@@ -102,6 +102,21 @@ class Pager:
         if targets != wanted or any(_is_moving(each, targets[each.slot]) for each in rooms):
             return _MOVING_S
         return max(_MOVING_S, min(_QUIET_S, (self._plan.again_ns(now_ns, holdings) - now_ns) / 1e9 or _QUIET_S))
+
+    def _room(self, every: Sequence[Room]) -> int:
+        """For linear memory. What programs of a vGPU share is resident, or placed, for each of them, and there once. That is room again, but no
+        more than all of them but one say that they have: so none makes room that is not there, whatever they say."""
+        of_vgpus = defaultdict(list)
+        for each in every:
+            of_vgpus[each.vgpu].append(each)
+        linear = placed = 0
+        for vgpu, rooms in of_vgpus.items():
+            again = self._page.counted_again(vgpu)
+            shared = [each.resident_bytes if each.keeps is Keeps.SHARED else 0 for each in rooms]
+            linear += min(again, _all_but_one(shared))
+            kept = [resident + each.other_bytes for resident, each in zip(shared, rooms, strict=True)]
+            placed += min(again, _all_but_one(kept))
+        return min(self._capacity + linear, self._device_bytes + placed - sum(each.other_bytes for each in every))
 
     def _withhold(self, room: int, every: Sequence[Room]) -> Mapping[int, int]:
         """Tells each what others have for good, and gives what is left to each. Who allocated more, before they had that, waits until they give
@@ -180,6 +195,10 @@ class Pager:
                 )
                 del self._staying_since_ns[each.slot]
                 self._watch[1](each.slot, stayed_ns)
+
+
+def _all_but_one(nbytes: Sequence[int]) -> int:
+    return sum(nbytes) - max(nbytes)
 
 
 def _in_the_way(displaced: Sequence[Room], most: Mapping[int, int]) -> list[Room]:

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from backend_host.worker._worker import ffi, lib
 
 from backend_host.device.control import ControlPage
 from backend_host.device.pager import Pager
-from backend_host.device.readings import Room
+from backend_host.device.readings import Keeps, Room
 from backend_host.entitlement import Entitlement
 from backend_host.grants import GrantKeeper
 from scheduler.fair import FairQueuing
@@ -230,15 +230,15 @@ def test_what_workers_of_a_vgpu_share_is_counted_once(page: ControlPage) -> None
     assert not lib.fgw_room_allocate(two.grantee, 39 * STEP, 77), "nor is it of another size"
     assert lib.fgw_room_allocate(two.grantee, 40 * STEP, 77)
     assert lib.fgw_room_allocate(three.grantee, 40 * STEP, 77)
-    assert page.counted_again() == 80 * STEP
+    assert page.counted_again(vgpu) == 80 * STEP
     assert other.allocates(CAPACITY - 40 * STEP)
     assert not other.allocates(1)
     lib.fgw_share_leave(one.grantee, 77)
     lib.fgw_room_deallocate(one.grantee, 40 * STEP)
-    assert page.counted_again() == 40 * STEP
+    assert page.counted_again(vgpu) == 40 * STEP
     assert not other.allocates(1)
     page.repair(two.slot)
-    assert page.counted_again() == 0
+    assert page.counted_again(vgpu) == 0
     assert not other.allocates(1), "one has it still"
     lib.fgw_share_leave(three.grantee, 77)
     lib.fgw_room_deallocate(three.grantee, 40 * STEP)
@@ -252,7 +252,7 @@ def test_places_of_what_is_shared_are_had_again(page: ControlPage) -> None:
     for name in range(2, 3000):
         for each in (one, two):
             lib.fgw_share_join(each.grantee, name, 1)
-        assert page.counted_again() == 1
+        assert page.counted_again(vgpu) == 1
         lib.fgw_share_leave(one.grantee, name)
         if name % 2:
             lib.fgw_share_leave(two.grantee, name)
@@ -260,11 +260,66 @@ def test_places_of_what_is_shared_are_had_again(page: ControlPage) -> None:
         page.repair(two.slot)
         page.worker_free(two.slot)
         two = worker(page, vgpu)
-        assert page.counted_again() == 0
+        assert page.counted_again(vgpu) == 0
     for name in range(4000, 4000 + 2000):
         for each in (one, two):
             lib.fgw_share_join(each.grantee, name, 1)
-    assert page.counted_again() == 1024, "beyond that each counts for itself"
+    assert page.counted_again(vgpu) == 1024, "beyond that each counts for itself"
+
+
+def say(page: ControlPage, monkeypatch: pytest.MonkeyPatch, vgpu: int, keeps: Keeps) -> None:
+    """The vGPU's workers say why their memory stays."""
+    rooms = page.rooms
+
+    def told() -> list[Room]:
+        return [replace(each, keeps=keeps) if each.vgpu == vgpu else each for each in rooms()]
+
+    monkeypatch.setattr(page, "rooms", told)
+
+
+@pytest.mark.parametrize(("keeps", "is_placed"), [(Keeps.NOT, False), (Keeps.SHARED, False), (Keeps.SHARED, True)])
+def test_what_workers_say_they_share_makes_no_room(
+    page: ControlPage, monkeypatch: pytest.MonkeyPatch, keeps: Keeps, is_placed: bool
+) -> None:
+    """They were taken over. Who is told to have room that is not there waits for ever."""
+    vgpu = page.vgpu_take(0)
+    say(page, monkeypatch, vgpu, keeps)
+    for _ in range(2):
+        liar = worker(page, vgpu)
+        lib.fgw_share_join(liar.grantee, 77, CAPACITY)
+        if is_placed:
+            lib.fgw_room_fix(liar.grantee, STEP)
+        else:
+            lib.fgw_room_hold(liar.grantee, STEP)
+    assert page.counted_again(vgpu) == CAPACITY
+    neighbours = [worker(page) for _ in range(2)]
+    for each in neighbours:
+        assert each.allocates(40 * STEP)
+        each.awaits(1)
+    Pager(page, CAPACITY, CAPACITY, 0.05).look(0)
+    targets = [each.room().target_bytes for each in neighbours]
+    assert sum(targets) <= CAPACITY, targets
+    assert max(targets) >= 40 * STEP
+
+
+@pytest.mark.parametrize("beside", [5 * STEP, 50 * STEP])
+def test_what_programs_share_is_room_for_others_once(
+    page: ControlPage, monkeypatch: pytest.MonkeyPatch, beside: int
+) -> None:
+    """Wherever it lies, and never more than may be of linear memory."""
+    vgpu = page.vgpu_take(0)
+    say(page, monkeypatch, vgpu, Keeps.SHARED)
+    sharing = [worker(page, vgpu) for _ in range(2)]
+    for each in sharing:
+        assert lib.fgw_room_allocate(each.grantee, 10 * STEP, 77)
+        lib.fgw_room_hold(each.grantee, 10 * STEP)
+        lib.fgw_share_join(each.grantee, 78, 5 * STEP)
+        lib.fgw_room_count_placed(each.grantee, 5 * STEP)
+    other = worker(page)
+    assert other.allocates(CAPACITY - 10 * STEP)
+    other.awaits(1)
+    Pager(page, CAPACITY, CAPACITY + beside, 0.05).look(0)
+    assert other.room().target_bytes == CAPACITY - 10 * STEP
 
 
 def test_what_may_stay_leaves_each_room_for_all_that_it_has(page: ControlPage) -> None:

@@ -126,7 +126,7 @@ def test_shared_memory_counts_once_in_what_the_device_may_have(machine: Machine)
     first.ok("cuMemCreate", handle=PHYSICAL, bytes=2 * STEP, is_shareable=1)
     descriptor = settled(first, "physical_export", handle=PHYSICAL)
     assert settled(second, "physical_import", key=list(descriptor.key), handle=PHYSICAL).result == 0
-    assert control.counted_again() == 18 * STEP
+    assert control.counted_again(machine.vgpus[0]) == 18 * STEP
     last = allocate(machine.foreign, 2 * STEP)
     assert machine.foreign.call("cuMemAlloc_v2", bytesize=STEP).result == OUT_OF_MEMORY
     machine.foreign.ok("cuMemFree_v2", dptr=last)
@@ -136,7 +136,7 @@ def test_shared_memory_counts_once_in_what_the_device_may_have(machine: Machine)
     third.ok("ipc_close", address=there[1])
     first.ok("cuMemRelease", handle=PHYSICAL)
     second.ok("cuMemRelease", handle=PHYSICAL)
-    assert control.counted_again() == 0
+    assert control.counted_again(machine.vgpus[0]) == 0
     allocate(machine.foreign, 12 * STEP)
 
 

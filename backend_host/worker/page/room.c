@@ -244,16 +244,9 @@ void fgw_control_set_spare(struct fgw_control *control, uint64_t spare_bytes)
     atomic_store(&control->decided->spare_bytes, spare_bytes);
 }
 
-uint64_t fgw_control_counted_again(const struct fgw_control *control)
+uint64_t fgw_control_counted_again(const struct fgw_control *control, uint32_t index)
 {
-    const uint64_t most_bytes = atomic_load(&control->decided->capacity_bytes);
-    uint64_t bytes = 0;
-    for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
-        if (atomic_load(&control->decided->vgpus[index].is_used)) {
-            bytes += fgw_shares_beyond_once(control, index, most_bytes);
-        }
-    }
-    return bytes;
+    return fgw_shares_beyond_once(control, index, atomic_load(&control->decided->capacity_bytes));
 }
 
 void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended)

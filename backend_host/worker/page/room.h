@@ -109,8 +109,8 @@ void fgw_control_set_capacity(struct fgw_control *control, uint64_t capacity_byt
 void fgw_control_set_target(struct fgw_control *control, uint32_t slot, uint64_t target_bytes);
 void fgw_control_set_withheld(struct fgw_control *control, uint32_t slot, uint64_t withheld_bytes);
 void fgw_control_set_spare(struct fgw_control *control, uint64_t spare_bytes);
-/* Tells how much workers count that others of their vGPUs count, too: memory that they share. */
-uint64_t fgw_control_counted_again(const struct fgw_control *control);
+/* Tells how much a vGPU's workers count that others of them count, too, as they say: memory that they share. */
+uint64_t fgw_control_counted_again(const struct fgw_control *control, uint32_t index);
 /* Suspends the vGPU, once more if its workers came back, or has those come back that have not. */
 void fgw_control_set_suspended(struct fgw_control *control, uint32_t index, bool is_suspended);
 /* Fills readings of FGW_MAX_WORKERS, of those that serve a client; gives their number. */
