@@ -201,6 +201,15 @@ PROGRAMS: Mapping[str, Sequence[Record]] = {
         *module("cuModuleLoadDataEx", 5),
         WAIT,
     ],
+    "parts in turn": [
+        Record("context_create", {"handle": 4}, context=0),
+        launch(9),
+        Record("cuStreamSynchronize", {"hStream": FIRST}, rounds=3),
+        launch(64),
+        *[Record("cuMemAlloc_v2", {"bytesize": 64}, context=4, rounds=1)] * 3,
+        launch(1),
+        WAIT,
+    ],
     "host functions": [
         Record("cuLaunchHostFunc", {"stream": FIRST, "function": 7}),
         Record("host_mailbox", {"slot": 1}),

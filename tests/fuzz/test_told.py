@@ -76,7 +76,8 @@ IN_PARTS = frozenset(
         "cuStreamWriteValue64_v2",
     }
 )
-"""Of the program "parts" alone: VARIANT."""
+"""Of the programs PROGRAMS_IN_PARTS alone: VARIANT."""
+PROGRAMS_IN_PARTS = ("parts", "parts in turn")
 IN_WORDS = frozenset({"cuStreamCreate", "cuStreamWriteValue32_v2"})
 """Of "words": SPACE."""
 
@@ -110,7 +111,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Failure]]:
 
 def reason(name: str, failure: Failure) -> str:
     """Why nobody is told; "" where there is none."""
-    if name == "parts" and failure.call in IN_PARTS:
+    if name in PROGRAMS_IN_PARTS and failure.call in IN_PARTS:
         return VARIANT
     if name == "words" and failure.call in IN_WORDS:
         return SPACE

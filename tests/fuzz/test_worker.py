@@ -102,7 +102,7 @@ def test_nothing_is_read_of_a_link_that_has_no_image_yet(program: Path, tmp_path
 
 MOST_CALLS = {"staging": 590}
 """Of the driver, in programs with more than 110; a call that no program comes to fails nowhere."""
-WAYS = {"parts": (4, 8), "links": (0,)}
+WAYS = {"parts": (4, 8), "parts in turn": (4, 8), "links": (0,)}
 """Flags that a program is run with: launches in boxes, persistent ones. Others with and without a device that takes work back."""
 
 

@@ -157,6 +157,9 @@ void fuzz_round(struct fgw_worker *worker)
     fgw_yield_poll(worker);
     fgw_round_poll(worker, fgw_clock_ns());
     fgw_stand_tell_bound(worker);
+    if (fgw_parts_is_one(worker) && !fgw_loop_has_backlog(worker)) {
+        stand_stop("the next launch would go as parts of one that was answered", "cuLaunchKernel");
+    }
 }
 
 /* A driver's thread that carries out a function of the host, when it comes to that. */

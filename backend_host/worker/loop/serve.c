@@ -226,11 +226,8 @@ static void count_call(struct fgw_worker *worker, uint16_t response)
 /* A launch that goes in parts. False: not all of it is out. */
 static bool serve_parts(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t response)
 {
-    enum fgw_parts_state state = FGW_PARTS_OUT;
-    CUresult result = fgw_context_enter(worker, parsed->header.context);
-    if (result == CUDA_SUCCESS) {
-        state = fgw_parts_submit(worker, parsed->service, &parsed->request, &result);
-    }
+    CUresult result;
+    const enum fgw_parts_state state = fgw_parts_submit(worker, parsed->service, &parsed->request, &result);
     if (state == FGW_PARTS_MORE) {
         return false;
     }

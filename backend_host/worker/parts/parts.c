@@ -25,6 +25,7 @@
 
 #include "base/count.h"
 #include "base/sticky.h"
+#include "client/current.h"
 #include "client/kernel.h"
 #include "client/service.h"
 #include "client/state.h"
@@ -190,6 +191,9 @@ static CUresult end(struct fgw_worker *worker, struct fgw_stream *stream, CUresu
         CUresult joined = fgw_lane_join(worker, parts->lane, stream);
         result = result == CUDA_SUCCESS ? joined : result;
     }
+    if (parts->variant->mode == FGW_SLICING_PERSISTENT && parts->nr_in_flight != 0) {
+        parts->variant->is_let_go = true;
+    }
     fgw_space_tell_kept_out(&worker->grantee, false);
     fgw_count(&worker->slot->nr_sliced, 1);
     *parts = (struct fgw_parts){0};
@@ -201,9 +205,12 @@ enum fgw_parts_state fgw_parts_submit(struct fgw_worker *worker, const struct fg
 {
     struct fgw_parts *parts = &worker->slicing->parts;
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
-    struct fgw_stream *stream = fgw_stream_find(worker, fixed->stream);
     struct fgw_launch launch;
-    *result = stream ? collect(worker, stream, fgw_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
+    *result = fgw_context_enter(worker, request->header->context);
+    struct fgw_stream *stream = *result == CUDA_SUCCESS ? fgw_stream_find(worker, fixed->stream) : NULL;
+    if (*result == CUDA_SUCCESS) {
+        *result = stream ? collect(worker, stream, fgw_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
+    }
     parts->is_let_go |= fgw_parts_are_stuck(worker);
     while (*result == CUDA_SUCCESS && !is_out(parts)) {
         if (worker->turn->is_displaced || !has_room(worker) || !fgw_queue_has_room(worker) || !fgw_turn_begin(worker) ||
