@@ -359,6 +359,74 @@ def test_a_program_sleeps_while_its_room_stands_for_another(make: Make) -> None:
     wait_until(lambda: lib.fgw_space_asked_split(best) == 0, "the room is taken back")
 
 
+def gate(critical: One) -> int:
+    """Has what comes into the first stream of two wait, until the word at this address, which other work of the program may write, is one."""
+    guest = critical.served.guest
+    for stream in (STREAM, STREAM + 1):
+        guest.cast_off("cuStreamCreate", phStream=stream, Flags=1)
+    address = critical.kernels.address + 64
+    guest.cast_off("cuMemsetD32_v2", dstDevice=address, ui=0, N=1)
+    assert guest.call("cuCtxSynchronize").result == 0
+    guest.cast_off("cuStreamWaitValue32_v2", stream=STREAM, addr=address, value=1, flags=0)
+    return int(address)
+
+
+def launch_many(best: One, value: int) -> None:
+    """More blocks than the device has places."""
+    best.served.guest.launch(LATE, struct.pack("<QQI", best.kernels.address, 1, value), grid=GRID)
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_room_that_work_behind_a_value_asks_for_does_not_come_after_it_was_given_back(make: Make) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control, guest = critical.served.host.control, critical.served.guest
+    control.set_split(critical.served.vgpu, WHOLE)
+    address = gate(critical)
+    _, grantee = attach(control, best.served.vgpu)
+    wait_until(lambda: lib.fgw_space_asked_split(grantee) == 0, "no room is asked for")
+    critical.kernels.late(1, ns=1, stream=STREAM)
+    assert guest.call("cuStreamQuery", hStream=STREAM).result == NOT_READY
+    wait_until(lambda: lib.fgw_space_asked_split(grantee) == 0, "nothing of it runs")
+    guest.cast_off("cuStreamWriteValue32_v2", stream=STREAM + 1, addr=address, value=1)
+    assert guest.call("cuStreamSynchronize", hStream=STREAM).result == 0
+    launch_many(best, 7)
+    assert best.kernels.value() == 7
+    assert best.reading().nr_sliced == 1
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_a_round_has_its_room_while_earlier_work_waits_for_a_value(make: Make) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control, vgpu = critical.served.host.control, critical.served.vgpu
+    best.runs(1)
+    _, second = attach(control, vgpu)
+    lib.fgw_grant_set_running(second, True)  # until its end the room stands that the first work asks for
+    gate(critical)
+    control.set_split(vgpu, WHOLE)
+    critical.kernels.late(1, ns=1, stream=STREAM)
+    critical.kernels.late(2, ns=ENDLESS_NS, stream=STREAM + 1)
+    wait_until(lambda: critical.reading().stalled_since_ns != 0, "it is on the device")
+    launch_many(best, 7)
+    wait_until(lambda: lib.fgw_space_keeps_out(second), "best effort is kept out")
+    assert critical.served.guest.call("cuStreamQuery", hStream=STREAM + 1).result == NOT_READY
+
+
+@pytest.mark.parametrize("make", ["page"], indirect=True)
+def test_work_that_waited_for_a_value_has_its_room_once_it_goes_on(make: Make) -> None:
+    best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
+    control, guest = critical.served.host.control, critical.served.guest
+    control.set_split(critical.served.vgpu, WHOLE)
+    address = gate(critical)
+    _, grantee = attach(control, best.served.vgpu)
+    critical.kernels.late(1, ns=ENDLESS_NS, stream=STREAM)
+    assert guest.call("cuStreamQuery", hStream=STREAM).result == NOT_READY
+    wait_until(lambda: lib.fgw_space_asked_split(grantee) == 0, "nothing of it runs")
+    nr_rounds = control.rounds(critical.served.worker.slot)[0]
+    guest.cast_off("cuStreamWriteValue32_v2", stream=STREAM + 1, addr=address, value=1)
+    wait_until(lambda: lib.fgw_space_asked_split(grantee) == WHOLE, "it goes on, and asks for room")
+    assert control.rounds(critical.served.worker.slot)[0] == nr_rounds
+
+
 NESTING = (
     PTX
     + """

@@ -59,18 +59,54 @@ static void set_word(struct fgw_worker *worker, CUstream stream, uint32_t split)
     }
 }
 
-/* That of the round, so that its first work finds what stands there before it; the worker's own while that one may not
- * have come to the last word, as two streams keep no order. */
-static CUstream stream_before(struct fgw_worker *worker, const struct fgw_stream *stream)
+/* The worker's own, in which nothing waits for work of the program's. NULL: no context is in order. */
+static CUstream side_of(struct fgw_worker *worker)
 {
-    const CUstream side = worker->turn->rounds.taken_back_on;
-    worker->turn->rounds.taken_back_on = NULL;
-    return side && worker->driver.cuStreamQuery(side) == CUDA_ERROR_NOT_READY ? side : stream->native;
+    struct fgw_context *context = worker->current;
+    for (uint32_t i = 0; !context && i < FGW_MAX_CONTEXTS; i++) {
+        context = worker->contexts[i];
+    }
+    if (context && context->fault == CUDA_SUCCESS) {
+        fgw_context_make_current(worker, context);
+    }
+    return context && worker->current == context ? fgw_stream_side(worker) : NULL;
 }
 
-static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
+static void set_word_on_side(struct fgw_worker *worker, uint32_t split)
 {
     struct fgw_rounds *rounds = &worker->turn->rounds;
+    rounds->side = rounds->word != 0 ? side_of(worker) : NULL;
+    rounds->word = rounds->side ? rounds->word : 0;
+    set_word(worker, rounds->side, split);
+}
+
+/* Nothing of the program's may keep what comes into one of its streams now. */
+static bool has_nothing_waiting(const struct fgw_worker *worker)
+{
+    const struct fgw_track *track = worker->track;
+    return fgw_track_nr_open(worker) == 0 && track->nr_gates == 0 && track->behind.nr == 0;
+}
+
+/* In the stream of the round, so that its first work finds what stands there before it; in the worker's own while that
+ * one may not have come to the last word, as two streams keep no order, or while the round's may have to wait. */
+static void ask(struct fgw_worker *worker, const struct fgw_stream *stream, uint32_t split)
+{
+    const CUstream side = worker->turn->rounds.side;
+    if (side && worker->driver.cuStreamQuery(side) == CUDA_ERROR_NOT_READY) {
+        set_word(worker, side, split);
+    } else if (stream && has_nothing_waiting(worker)) {
+        worker->turn->rounds.side = NULL;
+        set_word(worker, stream->native, split);
+    } else {
+        set_word_on_side(worker, split);
+    }
+}
+
+/* `stream`: of its first work, which is about to be submitted; NULL: that had waited, and goes on. */
+static void begin(struct fgw_worker *worker, const struct fgw_stream *stream)
+{
+    struct fgw_rounds *rounds = &worker->turn->rounds;
+    rounds->had_waited = !stream;
     rounds->began_ns = fgw_clock_ns();
     if (rounds->ended_ns != 0 && rounds->began_ns > rounds->ended_ns) {
         fgv_habit_note_wait(&rounds->pauses, rounds->began_ns - rounds->ended_ns);
@@ -80,7 +116,7 @@ static void begin(struct fgw_worker *worker, struct fgw_stream *stream)
     const uint32_t wanted = is_whole ? FGW_SPLIT_WHOLE : fgw_space_split(&worker->grantee);
     const uint32_t split = fgw_space_is_urgent(worker->grantee.control, worker->grantee.number) ? wanted : 0;
     if (split != rounds->split || split != fgw_space_told_split(&worker->grantee)) {
-        set_word(worker, stream_before(worker, stream), split);
+        ask(worker, stream, split);
     }
     rounds->split = split;
     rounds->asked = rounds->word != 0 ? split : 0;
@@ -99,7 +135,7 @@ static void end_if_over(struct fgw_worker *worker)
     if (rounds->began_ns == 0 || fgw_nr_running(worker) != 0) {
         return;
     }
-    if (end_ns > rounds->began_ns) {
+    if (end_ns > rounds->began_ns && !rounds->had_waited) {
         fgw_space_note_round(&worker->grantee, rounds->signature, rounds->asked, end_ns - rounds->began_ns);
     }
     rounds->ended_ns = end_ns > rounds->began_ns ? end_ns : rounds->began_ns;
@@ -120,27 +156,9 @@ void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, cons
     rounds->signature = with_request(rounds->signature, request);
 }
 
-static void write_zero(struct fgw_worker *worker)
-{
-    struct fgw_rounds *rounds = &worker->turn->rounds;
-    if (rounds->word != 0) {
-        struct fgw_context *before = worker->current;
-        struct fgw_context *context = before;
-        for (uint32_t i = 0; !context && i < FGW_MAX_CONTEXTS; i++) {
-            context = worker->contexts[i];
-        }
-        if (context && context->fault == CUDA_SUCCESS) {
-            fgw_context_make_current(worker, context);
-        }
-        rounds->taken_back_on = context && worker->current == context ? fgw_stream_side(worker) : NULL;
-        rounds->word = rounds->taken_back_on ? rounds->word : 0;
-    }
-    set_word(worker, rounds->taken_back_on, 0);
-}
-
 static void take_back(struct fgw_worker *worker)
 {
-    write_zero(worker);
+    set_word_on_side(worker, 0);
     worker->turn->rounds.split = 0;
 }
 
@@ -172,13 +190,17 @@ uint64_t fgw_round_due_in_ns(const struct fgw_worker *worker, uint64_t now_ns)
 
 void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns)
 {
+    struct fgw_rounds *rounds = &worker->turn->rounds;
     end_if_over(worker);
+    if (fgw_space_is_critical(&worker->grantee) && rounds->began_ns == 0 && fgw_nr_running(worker) != 0) {
+        begin(worker, NULL);
+    }
     if (fgw_round_due_in_ns(worker, now_ns) == 0) {
         take_back(worker);
     } else if (is_beyond_bound(worker)) {
-        /* What was asked may come behind this, in a stream that waits: behind the round it is taken back again. */
-        write_zero(worker);
-        worker->turn->rounds.asked = 0;
+        /* What was asked may come behind this, as it is in another stream: behind the round it is taken back again. */
+        set_word_on_side(worker, 0);
+        rounds->asked = 0;
     }
 }
 
@@ -188,9 +210,9 @@ void fgw_round_context_ends(struct fgw_worker *worker, const struct fgw_context 
     if (rounds->split != 0 && fgw_context_count(worker) == 1) {
         take_back(worker);
     }
-    if (rounds->taken_back_on && rounds->taken_back_on == context->side_stream) {
+    if (rounds->side && rounds->side == context->side_stream) {
         worker->driver.cuStreamSynchronize(context->side_stream); /* nothing there waits for work of the program's */
-        rounds->taken_back_on = NULL;
+        rounds->side = NULL;
     }
 }
 

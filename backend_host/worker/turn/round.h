@@ -4,7 +4,9 @@
  * A round is from a first submission, when the program had nothing on the device, to the end of all of it. In front of
  * its first work, on the same stream, the word is set to what the daemon decided; one round in 53 asks for all of
  * the device, which is what others are compared with. The word is taken back by the worker behind the round
- * (room_behind.h).
+ * (room_behind.h). While other work of the program waits, for a value, a host function or a copy, the same stream may
+ * have to wait, too, for ever: then the word is set in a stream of the worker's own. Work that had waited and goes on
+ * begins a round as well, which is not told, as nobody knows since when it went on.
  *
  * One that takes turns as all do, as it is not urgent, asks for nothing, nor does one that was urgent when it began: a
  * round may last for ever.
@@ -28,7 +30,7 @@ struct fgw_stream;
 void fgw_round_know_word(struct fgw_worker *worker, uint64_t address);
 /* Work of this request is about to be submitted to the stream. */
 void fgw_round_submit(struct fgw_worker *worker, struct fgw_stream *stream, const struct fgw_request *request);
-/* Ends a round, and takes the word back in time. */
+/* Ends a round, begins one of work that had waited, and takes the word back in time. */
 void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns);
 /* Gives how long until the word is to be taken back, or until it is time to look whether another program of the vGPU
  * has ended its work, whose room it is, too; UINT64_MAX: it is not. */

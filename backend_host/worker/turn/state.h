@@ -67,7 +67,8 @@ struct fgw_rounds {
     uint64_t began_ns;       /* a round goes on since then; 0: none does */
     uint64_t ended_ns;       /* the last one; 0: there was none */
     struct fgv_habit pauses; /* between two */
-    CUstream taken_back_on;  /* it may not have come to that yet; NULL: the word was not taken back */
+    CUstream side;           /* the worker's own, which may not have come to the word yet; NULL: it is not there */
+    bool had_waited;         /* the work with which the round that goes on began: since when is not known */
     uint32_t signature;      /* of what it does */
     uint32_t nr;
     uint32_t asked; /* by the round that goes on */
