@@ -1,7 +1,8 @@
 """What becomes of vGPUs whose Gpu has failed: their programs end with the device's error, and those to come are served elsewhere.
 
 A vGPU goes where a new one of its entitlement would, but for one that is to be on that Gpu and no other. What it was charged stays behind, and
-so does its number there: nobody else comes to a Gpu that has failed. What it is to pay back of its limit goes along.
+so does its number there: nobody else comes to a Gpu that has failed. What it is to pay back of its limit goes along, and what it took out of
+turn.
 
 Wrong when: a worker is held by its driver and does not end. Its program has its error all the same.
 """
@@ -112,6 +113,7 @@ class Rehousing(VGpuTable):
         if account is not None:
             vgpu.earlier = vgpu.earlier.plus(account)
         before.keeper.leave(number)
+        out_of_turn = before.space_looks.urgent.leave(number)
         before.spaces.leave(number)
         before.page.names.pop(number, None)
         vgpu.gpu, vgpu.index = to.gpu, to.index
@@ -123,6 +125,8 @@ class Rehousing(VGpuTable):
             to.gpu.page.set_limited_until(to.index, account.limited_until_ns)
         to.gpu.keeper.join(to.index, vgpu.entitlement)
         to.gpu.spaces.join(to.index, vgpu.entitlement)
+        if out_of_turn is not None:
+            to.gpu.space_looks.urgent.join(to.index, out_of_turn)
         if debt_ns := self.debts.left_ns(vgpu.debtor, self._all_used_ns()):
             to.gpu.keeper.indebt(to.index, debt_ns)
         to.gpu.coscheduler.take_over(to.index, vgpu.name, before.coscheduler, number)

@@ -64,6 +64,21 @@ def test_a_vgpu_goes_where_a_new_one_would(registry: VGpuRegistry, gpus: list[Gp
     mover.end()
 
 
+def test_what_a_critical_one_took_out_of_turn_counts_on_its_next_gpu(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    vgpu = opened(registry, "it", Entitlement(vgpu_class="critical", qos="2"))
+    before = vgpu.gpu
+    before.space_looks.urgent.look()
+    player = Player(vgpu)
+    player.charge(SECOND_NS)
+    player.end()
+    fail(registry, before)
+    assert vgpu.gpu is not before
+    urgent = vgpu.gpu.space_looks.urgent
+    assert urgent.part(vgpu.index) == 0.1
+    urgent.look()
+    assert urgent.part(vgpu.index) == 0.1, "what comes to it here is counted from nothing on"
+
+
 def test_it_takes_no_new_vgpu(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
     fail(registry, gpus[0])
     assert [opened(registry, name).gpu.number for name in "abcd"] == [1, 2, 1, 2]
