@@ -24,9 +24,10 @@ def test_an_exit_is_forced_with_requests_out(runner: Runner, tmp_path: Path) -> 
     assert said(runner, "exit", large, fifo) == ["0 more"]
 
 
-def test_what_waits_for_a_closed_socket_is_cancelled(runner: Runner) -> None:
+@pytest.mark.parametrize("call", ["fs", "net"])
+def test_what_waits_for_a_closed_socket_is_cancelled(runner: Runner, call: str) -> None:
     """And goes to no other client whose socket gets the number."""
-    assert said(runner, "send") == [f"{-errno.ECANCELED} {-errno.ECANCELED} 0 1 0 "]
+    assert said(runner, "send", call) == [f"{-errno.ECANCELED} {-errno.ECANCELED} 0 1 0 "]
 
 
 def test_host_loops_beside_and_after_each_other(runner: Runner) -> None:

@@ -55,6 +55,7 @@ template <class Loop, class Callback>
 __device__ void ftruncate(Loop *loop, int fd, uint64_t bytes, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::resize, fd, 0, bytes}, nullptr, callback GLOOP_HERE); }
 
+/* Who waits for a socket that is closed gets -ECANCELED. */
 template <class Loop, class Callback> __device__ void close(Loop *loop, int fd, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::close, fd}, nullptr, callback GLOOP_HERE); }
 } // namespace gloop::fs
@@ -62,6 +63,7 @@ template <class Loop, class Callback> __device__ void close(Loop *loop, int fd, 
 namespace gloop::net
 {
 using namespace detail;
+using fs::close;
 
 template <class Loop, class Callback>
 __device__ void connect(Loop *loop, const char *name, int port, const Callback &callback GLOOP_WHERE)
@@ -71,10 +73,10 @@ template <class Loop, class Callback>
 __device__ void bind(Loop *loop, const char *name, int port, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::bind, -1, 0, 0, 0, 0, port}, name, callback GLOOP_HERE); }
 
-/* Closes a socket that listens. Who waits for one that is closed gets -ECANCELED. */
+/* Closes a socket that listens. */
 template <class Loop, class Callback>
 __device__ void unbind(Loop *loop, int socket, const Callback &callback GLOOP_WHERE)
-{ loop->request({Call::end, socket}, nullptr, callback GLOOP_HERE); }
+{ close(loop, socket, callback GLOOP_HERE); }
 
 template <class Loop, class Callback>
 __device__ void accept(Loop *loop, int socket, const Callback &callback GLOOP_WHERE)
@@ -89,8 +91,4 @@ __device__ void receive(Loop *loop, int socket, uint64_t bytes, void *buffer, co
 template <class Loop, class Callback>
 __device__ void send(Loop *loop, int socket, uint64_t bytes, const void *buffer, const Callback &callback GLOOP_WHERE)
 { loop->request({Call::send, socket, 0, bytes, address_of(buffer), 0, 0, page_out}, nullptr, callback GLOOP_HERE); }
-
-template <class Loop, class Callback>
-__device__ void close(Loop *loop, int socket, const Callback &callback GLOOP_WHERE)
-{ loop->request({Call::end, socket}, nullptr, callback GLOOP_HERE); }
 } // namespace gloop::net

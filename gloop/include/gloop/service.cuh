@@ -142,8 +142,8 @@ class Service
             }
             seen_[block] = now;
         }
-        const auto is_before = [&](size_t place) { return launch_.lines[place].call != Call::end; };
-        std::partition(asked_.begin(), asked_.end(), is_before); /* its socket is closed behind what was asked first */
+        const auto is_before = [&](size_t place) { return launch_.lines[place].call != Call::close; };
+        std::partition(asked_.begin(), asked_.end(), is_before); /* it is closed behind what was asked first */
         for (const size_t place : asked_) { take(place); }
     }
 
@@ -154,15 +154,16 @@ class Service
         if (call == Call::open || call == Call::connect || call == Call::bind) {
             job.name = launch_.names + place * name_bytes;
         }
-        if (call >= Call::end && job.line.fd < 0) { return answer(job, -EBADF); }
+        if (call >= Call::close && job.line.fd < 0) { return answer(job, -EBADF); }
         /* What many blocks ask for again and again, and what takes less time than to wake another thread. */
         const int64_t mapped = call == Call::map ? cache_.map(nullptr, job.line, asked_for_) : 0;
         if (mapped || call == Call::unmap) {
             answer(job, mapped ? mapped : cache_.unmap(job.line.address));
-        } else if (call == Call::end) {
+        } else if (call == Call::close) {
             sockets_.end(job);
-            answer(job, close(job.line.fd));
-        } else if (call >= Call::end && (call != Call::send || job.line.page || job.line.bytes == 0)) {
+            const bool is_file = asked_for_.look(job.line.fd) && !S_ISSOCK(asked_for_.stat.st_mode); /* may take long */
+            is_file ? give_work(std::move(job)) : answer(job, close(job.line.fd));
+        } else if (call > Call::close && (call != Call::send || job.line.page || job.line.bytes == 0)) {
             sockets_.serve(std::move(job));
         } else {
             give_work(std::move(job));

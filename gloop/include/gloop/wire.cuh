@@ -24,7 +24,7 @@ constexpr unsigned most_keeps = 8;
 constexpr uint32_t no_logical = ~0u;
 constexpr unsigned own_places = 2; /* closures of postTaskPerThread that wait at once */
 
-enum class Call { open, read, write, map, unmap, sync, stat, resize, close, connect, bind, end, accept, receive, send };
+enum class Call { open, read, write, map, unmap, sync, stat, resize, connect, bind, close, accept, receive, send };
 
 /* A request and its answer in pinned memory. The block writes it, and the host does once the request is out. */
 struct alignas(64) Line {

@@ -1,10 +1,10 @@
 /*
  * Host loops that end, and what they leave; what the host refuses them. endings exit LARGE FIFO: forceExit with
- * requests out, and the descriptors before and after. endings send: a send that waits while its socket is closed, and
- * what came to the next client. endings loops: host loops beside and after each other. endings turns: launches of many
- * threads by one host loop. endings reset: after a reset of the device. endings device: the calling thread's device.
- * endings descriptors: with none left. endings threads, words, addresses, naps: as the functions of the C library below
- * say.
+ * requests out, and the descriptors before and after. endings send CALL: a send that waits while its socket is closed
+ * by fs::close or net::close, and what came to the next client. endings loops: host loops beside and after each other.
+ * endings turns: launches of many threads by one host loop. endings reset: after a reset of the device. endings device:
+ * the calling thread's device. endings descriptors: with none left. endings threads, words, addresses, naps: as the
+ * functions of the C library below say.
  */
 #include <arpa/inet.h>
 #include <cstdio>
@@ -163,7 +163,7 @@ struct Listening {
 };
 
 /* More than all buffers of a connection take: it is not sent before the first client reads, which it never does. */
-void send_and_close(long long *results)
+void send_and_close(bool is_by_fs, long long *results)
 {
     constexpr unsigned long long bytes = 64 << 20;
     const Listening listening;
@@ -176,10 +176,15 @@ void send_and_close(long long *results)
             net::accept(loop, socket, [=](Loop *loop, int one) {
                 net::send(loop, one, bytes, data, [=](Loop *, long long result) { results[0] = result; });
                 net::receive(loop, one, bytes, data, [=](Loop *, long long result) { results[1] = result; });
-                net::close(loop, one, [=](Loop *loop, int result) {
+                const auto go_on = [=](Loop *loop, int result) {
                     results[2] = result;
                     net::accept(loop, socket, [=](Loop *, int two) { results[3] = one == two; });
-                });
+                };
+                if (is_by_fs) {
+                    fs::close(loop, one, go_on);
+                } else {
+                    net::close(loop, one, go_on);
+                }
             });
         });
     }
@@ -356,7 +361,7 @@ int main(int nr_arguments, char **arguments)
     }
     const std::map<std::string, std::function<void()>> all = {
         {"exit", [=] { exit_with_requests(gloop::Name(arguments[2]), gloop::Name(arguments[3])); }},
-        {"send", [=] { send_and_close(results); }},
+        {"send", [=] { send_and_close(std::string(arguments[2]) == "fs", results); }},
         {"loops", [=] { make_loops(results); }},
         {"turns", [=] { launch_from_threads(results); }},
         {"reset", reset_device},
