@@ -59,7 +59,7 @@ class Motion(enum.IntEnum):
 
 
 class Bound(enum.IntFlag):
-    """Why replay does not move a program: enum fgw_bound."""
+    """Why replay does not move a program: enum fgw_bound. With `MANAGED` no checkpoint does either."""
 
     VARIABLES = 1 << 0
     FUNCTIONS = 1 << 1
@@ -74,6 +74,7 @@ class Bound(enum.IntFlag):
     DEVICE = 1 << 10
     OBJECTS = 1 << 11
     ADDRESSES = 1 << 12
+    MANAGED = 1 << 13
 
     def texts(self) -> list[str]:
         """For a person, behind a program's name."""
@@ -95,6 +96,7 @@ _BOUND = {
     Bound.DEVICE: "has a process that does not reach the other device",
     Bound.OBJECTS: "has an object that did not come out equal",
     Bound.ADDRESSES: "has an address of a module variable in memory or in a kernel",
+    Bound.MANAGED: "has managed variables",
 }
 
 

@@ -257,3 +257,5 @@ def _of_programs(traveller: Traveller, origin: Side, target: Side) -> Iterator[s
     for each in traveller.programs:
         if each.keeps is Keeps.SHARED:
             yield f"{printable(each.program)} (worker {each.pid}) shares memory with other programs"
+        if Bound.MANAGED in each.bound:
+            yield f"{printable(each.program)} (worker {each.pid}) has managed variables, which drivers do not checkpoint"

@@ -22,7 +22,7 @@ from backend_host.caretaker import CUDA_ERROR_DEVICE_UNAVAILABLE
 from backend_host.config import Config
 from backend_host.contexts import OFF, ON, Contexts
 from backend_host.device.gpu import Gpu
-from backend_host.device.readings import Keeps, Sleep, Stage, WorkerReading, WorkerState
+from backend_host.device.readings import Bound, Keeps, Sleep, Stage, WorkerReading, WorkerState
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.move.trial import Trial, plainly
 from backend_host.service.events import printable
@@ -45,6 +45,8 @@ _AGAIN_S, _AGAIN_MOST_S = 0.25, 5.0
 _STEP_S = 0.005
 
 log = logging.getLogger("fairgv.sleep")
+
+_MANAGED = "its program has managed variables, which drivers do not checkpoint"
 
 Reading = tuple[WorkerProcess, WorkerReading]
 
@@ -199,6 +201,11 @@ class Sleepers:
 
     def _lay(self, vgpu: VGpu, workers: Sequence[WorkerProcess]) -> None:
         """Takes the contexts of these off the device, or tells why they stay."""
+        managed = {worker for worker, each in served(vgpu) if Bound.MANAGED in each.bound}
+        self._keep(vgpu, {worker: _MANAGED for worker in workers if worker in managed})
+        workers = [worker for worker in workers if worker not in managed]
+        if not workers:
+            return
         try:
             fixed = self._check(vgpu, workers)
             with self._errand_of(vgpu.gpu.device.path) as errand:

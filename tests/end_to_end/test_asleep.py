@@ -113,6 +113,15 @@ def test_nothing_of_it_is_on_the_device(host: Host) -> None:
     assert program.passes()
 
 
+def test_contexts_with_managed_variables_stay_and_it_is_told_why(host: Host) -> None:
+    program = Program(host, "web", program="managed_variables")
+    assert program.computes() == "6\n"
+    assert "contexts" in suspend(host)
+    assert vgpu(host)["why_awake"] == "its program has managed variables, which drivers do not checkpoint"
+    assert program.computes() == "7\n"
+    assert program.passes()
+
+
 def test_it_notices_nothing_at_any_moment(host: Host) -> None:
     """A program that works is refused, and one that calls meanwhile comes back."""
     program, moments = slumbers(host), random.Random(34)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -74,6 +75,17 @@ def test_a_program_goes_on_there(host: Host) -> None:
     back = json.loads(host_command(host.state_dir, "migrate", "web", "--to", "0", "--json").stdout)
     assert (back["stage"], back["plan"]["to"], back["has_changed"]) == ("done", 0, True)
     program.computes()
+    assert program.passes()
+
+
+def test_managed_variables_stay_without_a_pause(host: Host) -> None:
+    program = Program(host, "web", program="managed_variables")
+    assert program.computes() == "6\n"
+    [line] = said(host, "migrate", "web", "--to", "1", "--dry-run", status=1)
+    assert re.sub(r"worker \d+", "worker N", line) == (
+        "fairgv-host: web cannot move to GPU 1: managed_variables (worker N) has managed variables, which drivers do not checkpoint"
+    )
+    assert program.computes() == "7\n"
     assert program.passes()
 
 

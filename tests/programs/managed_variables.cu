@@ -1,6 +1,10 @@
-/* __managed__ variables: program and device write them in turn, in variables side by side, a large one, and through a
- * pointer; copies and sets reach them too. */
+/*
+ * __managed__ variables: program and device write them in turn, in variables side by side, a large one, and through a
+ * pointer; copies and sets reach them too. With an argument it adds to one for each line of its input instead.
+ */
 #include <cstring>
+#include <iostream>
+#include <string>
 
 #include "check.h"
 
@@ -35,8 +39,25 @@ static bool large_is(int factor, int more)
     return true;
 }
 
-int main()
+static int add_for_each_line()
 {
+    puts("ready");
+    fflush(stdout);
+    for (std::string line; std::getline(std::cin, line);) {
+        work<<<1, 1>>>(1);
+        CHECK(cudaDeviceSynchronize());
+        printf("%d\n", counter);
+        fflush(stdout);
+    }
+    puts("PASS");
+    return 0;
+}
+
+int main(int argc, char **)
+{
+    if (argc > 1) {
+        return add_for_each_line();
+    }
     printf("at first: %d %s %.1f %d\n", counter, letters, untouched, large[NR - 1]);
     counter = 10;
     letters[3] = 'x';

@@ -107,6 +107,17 @@ void fgw_bound_remove_unkept(struct fgw_worker *worker)
     count(worker, FGW_BOUND_IMAGES, false);
 }
 
+/* The driver's own managed memory. */
+void fgw_bound_add_managed(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+{
+    worker->calls->bounds.nr_managed += fgw_handle_set_managed(worker, kind, number) ? 1 : 0;
+}
+
+void fgw_bound_remove_managed(struct fgw_worker *worker)
+{
+    worker->calls->bounds.nr_managed--;
+}
+
 /* Hears what has been found since. */
 static void hear(struct fgw_worker *worker)
 {
@@ -156,9 +167,9 @@ static bool has_placed_memory(const struct fgw_worker *worker)
 uint32_t fgw_bound_of(struct fgw_worker *worker)
 {
     const struct fgw_calls *calls = worker->calls;
-    uint32_t bits = 0;
+    uint32_t bits = calls->bounds.nr_managed != 0 ? FGW_BOUND_MANAGED : 0;
     if (calls->most_kept_bytes == 0) {
-        return 0;
+        return bits;
     }
     hear(worker);
     for (uint32_t i = 0; i < FGW_NR_BOUND_BY_IMAGES; i++) {

@@ -31,8 +31,12 @@ void fgw_bound_remove(struct fgw_worker *worker, struct fgw_bound_image *bound);
 void fgw_bound_add_unkept(struct fgw_worker *worker);
 void fgw_bound_remove_unkept(struct fgw_worker *worker);
 
-/* Gives bits of enum fgw_bound; 0: replay can move it, as far as is known before that is tried, or no images are kept.
- */
+/* A module or a library has a managed variable, and one goes that has. */
+void fgw_bound_add_managed(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number);
+void fgw_bound_remove_managed(struct fgw_worker *worker);
+
+/* Gives bits of enum fgw_bound; 0: replay can move it, as far as is known before that is tried. Where no images are
+ * kept it never does, and there is what keeps it from a checkpoint alone. */
 uint32_t fgw_bound_of(struct fgw_worker *worker);
 
 #endif

@@ -85,6 +85,9 @@ void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handl
     } else if (handle->is_charged) { /* a library's modules have no image of their own */
         fgw_bound_remove_unkept(worker);
     }
+    if (handle->has_managed) {
+        fgw_bound_remove_managed(worker);
+    }
     if (handle->is_charged) {
         fgw_image_memory_give(worker, handle->kind, handle->taken_bytes);
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls/bound.h"
 #include "client/arena.h"
 #include "client/handles.h"
 #include "client/kernel.h"
@@ -157,6 +158,9 @@ static CUresult find_named(struct fgw_worker *worker, const struct fgw_request *
         return result;
     }
     *answer = (struct fgv_reply_cuModuleGetGlobal_v2){.bytes = bytes, .is_managed = is_managed(worker, address)};
+    if (answer->is_managed) {
+        fgw_bound_add_managed(worker, owner_kind, number);
+    }
     const struct fgw_told_variable variable = {.now = address,
                                                .bytes = bytes,
                                                .owner_kind = owner_kind,
@@ -223,6 +227,9 @@ CUresult fgw_serve_cuLibraryGetManaged(struct fgw_worker *worker, const struct f
     }
     if (result == CUDA_SUCCESS) { /* without a context it would be the first device's that is seen */
         result = worker->driver.cuLibraryGetManaged(&address, &bytes, library, name);
+    }
+    if (result == CUDA_SUCCESS) {
+        fgw_bound_add_managed(worker, FGV_HANDLE_LIBRARY, fixed->library);
     }
     answer->address = address;
     answer->bytes = bytes;

@@ -54,6 +54,7 @@ struct fgw_bounds {
     fgw_binds_fn binds;
     struct fgw_ticket *tickets;                 /* of images that are being looked into */
     uint32_t nr_images[FGW_NR_BOUND_BY_IMAGES]; /* that have this bit of enum fgw_bound */
+    uint32_t nr_managed;                        /* modules and libraries that have managed variables */
 };
 
 enum fgw_host_stage {

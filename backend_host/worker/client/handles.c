@@ -392,6 +392,15 @@ void fgw_handle_charge(struct fgw_worker *worker, enum fgv_handle_kind kind, uin
     }
 }
 
+bool fgw_handle_set_managed(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+{
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    if (index == 0 || worker->handles.entries[index].handle.has_managed) {
+        return false;
+    }
+    return worker->handles.entries[index].handle.has_managed = true;
+}
+
 void fgw_handle_put_behind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t host)
 {
     const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);

@@ -24,6 +24,8 @@ bool fgw_handle_down(struct fgw_worker *worker, uint32_t *at, struct fgw_handle 
 uint32_t fgw_handles_nr(const struct fgw_worker *worker, enum fgv_handle_kind kind);
 /* This hangs on the handle from now on; what hung there is the caller's. */
 void fgw_handle_hang(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *object);
+/* A module or a library has managed variables. False: that is known, or it is not there. */
+bool fgw_handle_set_managed(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number);
 /* For so much memory of the driver's the client was charged. */
 void fgw_handle_charge(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t taken_bytes);
 /* Of an event: what it was recorded behind waits for this host function. */

@@ -144,6 +144,7 @@ struct fgw_handle {
     uint64_t taken_bytes;  /* of a module or a library with an image: the driver's memory for it in one context */
     uint32_t flags;        /* that an event was made with: no driver tells them */
     bool is_charged;       /* for taken_bytes, which may be 0: a library's modules are not */
+    bool has_managed;      /* variables, as far as the client asked for them */
     uint8_t kind;
     uint8_t home; /* of the context that it lives in, 0: it outlives contexts */
 };

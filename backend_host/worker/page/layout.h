@@ -283,6 +283,7 @@ enum fgw_bound {
     FGW_BOUND_DEVICE = 1u << 10,    /* its process does not reach the other one */
     FGW_BOUND_OBJECTS = 1u << 11,   /* one did not come out equal */
     FGW_BOUND_ADDRESSES = 1u << 12, /* of module variables, which it passed to kernels or has in memory */
+    FGW_BOUND_MANAGED = 1u << 13,   /* module variables that no checkpoint takes either */
 };
 
 /* How far a worker is whose vGPU changes its Gpu. */

@@ -169,6 +169,14 @@ def test_a_program_that_is_bound_is_told_by_name_and_checkpointed(bound: Bound, 
     assert (plan.mover, plan.no_replay, plan.pause_s) == ("checkpoint", (f"\\x1b[2J (worker 7) {said}",), PAUSE_S)
 
 
+@pytest.mark.parametrize("mover", ["auto", "checkpoint"])
+def test_managed_variables_go_by_no_mover(mover: str) -> None:
+    traveller = web(program(), program(bound=Bound.MANAGED, name="other"))
+    said = "other (worker 7) has managed variables, which drivers do not checkpoint"
+    assert reasons(traveller, mover=mover) == (said,)
+    assert reasons(traveller, FAST, FAST_TARGET, "replay") == ("other (worker 7) has managed variables",)
+
+
 def test_where_neither_takes_it_all_is_told() -> None:
     traveller = web(program(bound=Bound.HEAP), program(keeps=Keeps.SHARED, name="other"))
     assert reasons(traveller, replace(FAST, no_mover="no checkpoints"), FAST_TARGET) == (
