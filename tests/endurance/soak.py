@@ -182,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--into", type=Path, default=PACKAGE_ROOT / "build", metavar="FOLDER", help="for figures and picture"
     )
     options = parser.parse_args(arguments)
+    options.into.mkdir(parents=True, exist_ok=True)
     for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT is ignored in a shell's background job
         signal.signal(number, signal.default_int_handler)
     processes.adopt_orphans()

@@ -63,13 +63,14 @@ def test_an_interrupted_run_of_faults_shows_its_table_and_leaves_nothing() -> No
 
 
 def test_a_soak_of_seconds_tells_figures_and_draws_them(tmp_path: Path) -> None:
-    command = endurance("soak", "--hours", "0.002", "--into", str(tmp_path))
+    folder = tmp_path / "not" / "there"
+    command = endurance("soak", "--hours", "0.002", "--into", str(folder))
     done = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    figures = json.loads((tmp_path / "soak.json").read_text())
+    figures = json.loads((folder / "soak.json").read_text())
     assert set(figures["programs"]) <= {"passed"}
     assert all(len(series["values"]) == len(figures["at_s"]) > 0 for series in figures["series"].values())
-    assert (tmp_path / "soak.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "soak.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_fault_and_every_pair_has_its_round() -> None:
