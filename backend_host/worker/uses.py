@@ -24,7 +24,7 @@ _WORD = r"(?<![\w.$%])"
 _TYPE = r"(?:\.align\s+\d+\s+)?\.[bsuf]\d+"
 _DECLARED = re.compile(
     rf"(?P<linking>\.(?:visible|extern|weak|common)\s+)?"
-    rf"\.(?P<space>const|global)\s+(?P<type>{_TYPE})\s+(?P<name>{_NAMES})\s*(?P<size>(?:\[\s*\d*\s*\]\s*)*)(?=[=;])"
+    rf"\.(?P<space>const|global)\s+(?P<type>{_TYPE})\s+(?P<name>{_NAMES})\s*+(?P<size>(?:\[\s*+\d*+\s*+\]\s*+)*+)(?=[=;])"
 )
 _BYTES = re.compile(r"=\s*\{[\d\s,]*\}")
 _IS_OF_BYTES = re.compile(r"(?:\.align\s+\d+\s+)?\.b8")
@@ -55,7 +55,7 @@ _KEPT = re.compile(r"st\.local\.[bu]64\s+\[[^\[\]]*\]\s*,\s*(%[\w$]++)\s*;")
 _READS_LOCAL = re.compile(rf"{_WORD}ld\.(?!(?:volatile\.|relaxed\.|weak\.)*(?:param|const|global|shared)\b)")
 _CALLS = re.compile(rf"{_WORD}call\b")
 _CALLS_PRINTING = re.compile(rf"{_WORD}call(?:\.uni)?\s+(?:\([^()]*\)\s*,\s*)?{_PRINTING}\s*,")
-_OWN = re.compile(rf"(\.extern\s+)?\.func\b(?:\s*\.\w+)*\s*(?:\([^()]*\)\s*)?{_PRINTING}(?![\w$])")
+_OWN = re.compile(rf"(\.extern\s+)?\.func\b\s*+(?:\.(?!func\b)\w++\s*+)*+(?:\([^()]*+\)\s*+)?+{_PRINTING}(?![\w$])")
 
 
 class Uses:
@@ -125,7 +125,7 @@ class Uses:
         return ""
 
     @staticmethod
-    def _without(match: re.Match[str], names: set[str], name: str) -> str:
+    def _without(match: re.Match[str], names: Container[str], name: str) -> str:
         return ";" if name in names else match[0]
 
     def _follow_constants(self, text: str) -> str:
@@ -155,29 +155,32 @@ class Uses:
 
     def _follow_texts(self, text: str) -> str:
         """The text without what becomes of texts' addresses as it should; others are noted."""
-        holds: defaultdict[str, set[str]] = defaultdict(set)
+        taken: defaultdict[str, set[str]] = defaultdict(set)
+        made_from: defaultdict[str, set[str]] = defaultdict(set)
 
         def take(match: re.Match[str]) -> str:
             if match[2] in self._texts:
-                holds[match[1]].add(match[2])
+                taken[match[1]].add(match[2])
             return self._without(match, self._texts, match[2])
-
-        text = _TAKEN.sub(take, text)
-        taken = set(holds)
 
         def make_generic(match: re.Match[str]) -> str:
             if match[2] in taken:
-                holds[match[1]] |= holds[match[2]]
-            return ";" if match[2] in taken else match[0]
+                made_from[match[1]].add(match[2])
+            return self._without(match, taken, match[2])
 
-        text = _MADE_GENERIC.sub(make_generic, text)
+        text = _MADE_GENERIC.sub(make_generic, _TAKEN.sub(take, text))
+        holds = {*taken, *made_from}
         text = _BLOCK.sub(lambda block: self._without_passed(block[0], holds), text)
         if not _READS_LOCAL.search(text) and sum(1 for _ in _CALLS.finditer(text)) == sum(
             1 for _ in _CALLS_PRINTING.finditer(text)
         ):
             text = _KEPT.sub(lambda match: ";" if match[1] in holds else match[0], text)
-        for register in _REGISTER.finditer(text):
-            self._others |= holds.get(register[0], set())
+        left, seen = [register[0] for register in _REGISTER.finditer(text) if register[0] in holds], set()
+        while left:
+            if (register := left.pop()) not in seen:
+                seen.add(register)
+                self._others |= taken.get(register, set())
+                left += made_from.get(register, ())
         return text
 
     @staticmethod

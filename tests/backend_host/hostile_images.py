@@ -22,6 +22,8 @@ from cuda_api.ptx.variants import RunsWholeError
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 MANY = 2_000_000
+LESS = 1_000_000
+"""In a text that is looked at in one go, where a larger one is left."""
 KERNEL = ".visible .entry k() { ret; }\n"
 CAPABILITY = 90
 OWNER = (4, 1)
@@ -96,6 +98,13 @@ def tables(nr: int) -> str:
     return body(f"T: .branchtargets {', '.join(names)};", *(f"{name}: @%p1 brx.idx %r1, T;" for name in names))
 
 
+def texts_in(nr: int) -> str:
+    """A register that may have the address of any of so many texts, and as many that are made from it."""
+    texts = "".join(f".global .b8 t{i}[4] = {{1, 2, 3, 0}};\n" for i in range(nr))
+    taken = (f"mov.u64 %rd1, t{i};" for i in range(nr))
+    return HEAD + texts + body(*taken, *(f"cvta.global.u64 %rd{i}, %rd1;" for i in range(2, nr))).removeprefix(HEAD)
+
+
 TEXTS: dict[str, Callable[[], str]] = {
     "strings without an end": lambda: HEAD + '"' + '\\"' * MANY,
     "lines": lambda: ".version 8.0\n" + "\n" * MANY + "//\n" + HEAD + KERNEL,
@@ -106,6 +115,9 @@ TEXTS: dict[str, Callable[[], str]] = {
     "braces": lambda: HEAD + ".global .b8 x[] = " + "{" * MANY + ";",
     "declarations": lambda: HEAD + ".global " * (MANY // 10),
     "functions": lambda: HEAD + ".func " * MANY,
+    "less functions": lambda: HEAD + ".func " * LESS,
+    "an array without an end": lambda: HEAD + ".global .b8 x[" + " " * LESS + ";",
+    "texts in a register": lambda: texts_in(60_000),
     "results of functions": lambda: HEAD + ".func (" * MANY,
     "names of functions": lambda: HEAD + "".join(f".func f{i}();" for i in range(MANY // 8)),
     "names in lines": lambda: HEAD + "".join(f"mov.u64 %d1, f{i};\n" for i in range(MANY // 4)),
