@@ -15,7 +15,7 @@ HERE, THERE = 0x7F00_0000_0000, 0x7F80_0000_0000
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    library = load_parts("told_table", ["client/told"], tmp_path_factory.mktemp("told"))
+    library = load_parts("told_table", ["client/kernel", "client/told"], tmp_path_factory.mktemp("told"))
     library.begin.argtypes = [ctypes.c_bool, ctypes.c_bool]
     library.tell.argtypes = [ctypes.c_uint8, *[ctypes.c_uint64] * 4]
     library.will_be.argtypes = [ctypes.c_uint64] * 2
@@ -25,6 +25,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         getattr(library, name).restype = ctypes.c_uint64
     for name in ("led", "as_told", "pass_on"):
         getattr(library, name).argtypes = [ctypes.c_uint64]
+    library.lead.argtypes = [ctypes.POINTER(ctypes.c_uint64), ctypes.c_uint32, ctypes.c_uint32]
+    library.lead.restype = ctypes.c_int64
     library.hides.argtypes = [ctypes.c_uint64] * 2
     library.hides.restype = library.is_lost.restype = ctypes.c_bool
     library.begin(True, True)
@@ -186,3 +188,23 @@ def test_addresses_stay_what_they_mean(told: ctypes.CDLL, seed: int) -> None:
             at = new
         for name, place in at.items():
             assert [told.led(name), told.led(name + 63), told.as_told(place + 1)] == [place, place + 63, name + 1]
+
+
+NOWHERE = (1 << 32) - 1
+
+
+def test_parameters_are_led_by_one_question_each(told: ctypes.CDLL) -> None:
+    """However many of them are addresses: a launch keeps the GPU for as long as that takes."""
+    tell(told, HERE)
+    told.will_be(HERE, THERE)
+    told.exchange()
+    nr = 4000
+    words = (ctypes.c_uint64 * nr)(*[HERE + 8] * nr)
+    assert told.lead(words, nr, NOWHERE) <= nr + 1
+    assert set(words) == {THERE + 8}
+    assert told.lead((ctypes.c_uint64 * nr)(*[1] * nr), nr, NOWHERE) == 0, "no address of a variable is among them"
+
+
+def test_a_launch_whose_parameters_cannot_be_led_fails(told: ctypes.CDLL) -> None:
+    tell(told, HERE)
+    assert told.lead((ctypes.c_uint64 * 4)(1, HERE, 2, 3), 4, 1) == -999

@@ -1,6 +1,7 @@
 /* What a client was told of its module variables, by itself, for test_told.py. */
 #include <stdlib.h>
 
+#include "client/kernel.h"
 #include "client/state.h"
 
 #define AREA UINT64_C(0x500000000000)
@@ -52,6 +53,34 @@ void will_be(uint64_t now, uint64_t other)
 void exchange(void)
 {
     fgw_told_exchange(&worker);
+}
+
+/* ---- a kernel whose parameters have 8 bytes each ---- */
+
+static uint32_t nr_asked, nr_parameters, failing = UINT32_MAX;
+
+static CUresult tell_parameter(CUfunction function, size_t index, size_t *offset, size_t *bytes)
+{
+    (void)function;
+    nr_asked++;
+    if (index == failing) {
+        return CUDA_ERROR_UNKNOWN;
+    }
+    *offset = index * sizeof(uint64_t);
+    *bytes = sizeof(uint64_t);
+    return index < nr_parameters ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Gives how often the driver was asked, or less than 0 where the launch fails. `fails_at`: this question does. */
+int64_t lead(uint64_t *words, uint32_t nr, uint32_t fails_at)
+{
+    const struct fgw_handle handle = {.kind = FGV_HANDLE_FUNCTION, .number = 1};
+    worker.driver.cuFuncGetParamInfo = tell_parameter;
+    nr_asked = 0;
+    nr_parameters = nr;
+    failing = fails_at;
+    const CUresult result = fgw_kernel_lead(&worker, &handle, (uint8_t *)words, nr * (uint32_t)sizeof(*words));
+    return result == CUDA_SUCCESS ? (int64_t)nr_asked : -(int64_t)result;
 }
 
 void forget(uint8_t owner_kind, uint64_t owner)

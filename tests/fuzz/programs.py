@@ -76,6 +76,10 @@ def attribute(number: int, value: int = 0) -> bytes:
     return struct.pack("<II8Q", number, 0, value, *[0] * 7)
 
 
+def named(call: str, name: bytes, **owner: int) -> Record:
+    return Record(call, {**owner, "name_bytes": len(name)}, name)
+
+
 def node(kind: int, *words: int) -> bytes:
     """CUgraphNodeParams of this type, of 64-bit words."""
     return struct.pack(f"<4I{len(words)}Q", kind, 0, 0, 0, *words).ljust(256, b"\0")
@@ -143,6 +147,17 @@ def module(call: str, handle: int, text: bytes = b".version 8.0\n.target sm_90\n
     ]
 
 
+PLACE = Record("host_place", {"address": RESERVED, "bytes": 8192, "heap": PINNED}, rounds=2)
+ALLOCATE = Record("cuMemAlloc_v2", {"bytesize": 64})
+VARIABLE = RESERVED
+"""Any variable lies where the stand-in gives memory next."""
+ONE_BLOCK = {
+    "function": FIRST,
+    "stream": FIRST,
+    "grid": [1, 1, 1],
+    "block": [1, 1, 1],
+    "nr_parameter_bytes": len(PARAMETERS),
+}
 ALL_ATTRIBUTES = [attribute(number, FIRST) for number in range(18)]
 NUMBERS = {kind: 4 + place for place, kind in enumerate(NODES)}
 """Of the nodes that "nodes" makes, less NODE."""
@@ -251,6 +266,41 @@ PROGRAMS: Mapping[str, Sequence[Record]] = {
         Record("host_unregister", {"address": PINNED}),
         Record("cuMemGetInfo_v2"),
         Record("cuMemFree_v2", {"dptr": MEMORY}),
+    ],
+    "placed memory": [
+        Record("cuMemAddressReserve", {"bytes": 1 << 21}),
+        Record("cuMemCreate", {"handle": 4, "bytes": 8192}),
+        Record("cuMemMap", {"address": RESERVED, "bytes": 8192, "handle": 4}),
+        PLACE,
+        PLACE,
+        Record("cuMemsetD8Async", {"dstDevice": RESERVED, "N": 64, "hStream": FIRST}),
+        Record("host_unplace", {"address": RESERVED, "allocation": 5}, rounds=2),
+        Record("host_unplace", {"address": RESERVED, "allocation": 4}, rounds=2),
+        PLACE,
+        Record("host_unplace", {"address": RESERVED}, rounds=2),
+        Record("host_unplace", {"address": RESERVED}, rounds=2),
+        Record("cuMemMap", {"address": RESERVED, "bytes": 8192, "handle": 4}),
+        PLACE,
+        Record("cuMemRelease", {"handle": 4}),
+        WAIT,
+    ],
+    "variables": [
+        NO_GRAPH,
+        *(named("cuModuleGetGlobal_v2", name, module=FIRST) for name in (b"a", b"a", b"b")),
+        ALLOCATE,
+        named("cuLibraryGetGlobal", b"a", library=FIRST),
+        named("cuModuleGetGlobal_v2", b"", module=FIRST),
+        named("cuModuleGetGlobal_v2", b"a", module=9),
+        Record("cuMemcpyDtoDAsync_v2", {"dstDevice": MEMORY, "srcDevice": VARIABLE, "ByteCount": 4, "hStream": FIRST}),
+        Record("cuLaunchKernel", ONE_BLOCK, struct.pack("<4Q", VARIABLE, VARIABLE + 1, MEMORY, 0)),
+        WAIT,
+        SAVE,
+        *module("cuModuleLoadDataEx", 5),
+        named("cuModuleGetGlobal_v2", b"a", module=5),
+        Record("cuModuleUnload", {"hmod": FIRST}),
+        Record("cuLibraryUnload", {"library": FIRST}),
+        named("cuModuleGetGlobal_v2", b"a", module=5),
+        Record("context_destroy", {"handle": FIRST}),
     ],
     "pools": [
         Record("cuMemPoolCreate", {"handle": 4, "max_bytes": 1 << 20}),

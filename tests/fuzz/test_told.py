@@ -24,6 +24,7 @@ VARIANT = "a launch that was to go in parts, of which nothing has run yet: it go
 SPACE = "a word by which kernels are asked to give way: they are not asked"
 PINS = "the heap is pinned for another context or is no more: copies from there take the driver's own way"
 ENTER = "the context is entered again, and the code told, at the next request in it"
+MANAGED = "whether a variable is managed: it is told as one that is not"
 COUNT = "memory that the driver took is counted by what was known before"
 KEPT = "it is unmapped or trimmed, as was asked; the driver keeps the memory until the worker ends"
 STAGING = "whether a node stages a copy, and which: it is told as any other, or is CUDA_ERROR_UNKNOWN, and a copy changes or goes without it"
@@ -40,6 +41,8 @@ REASONS: dict[tuple[str, str], str] = {
     ("cuStreamQuery", ANY): LOOK,
     ("cuStreamGetPriority", ANY): LOOK,
     ("cuFuncGetAttribute", ANY): LOOK,
+    ("cuPointerGetAttribute", "cuModuleGetGlobal_v2"): MANAGED,
+    ("cuPointerGetAttribute", "cuLibraryGetGlobal"): MANAGED,
     ("cuKernelGetAttribute", ANY): LOOK,
     ("cuCtxGetLimit", "context_create"): COUNT,
     ("cuDeviceGetGraphMemAttribute", ANY): COUNT,

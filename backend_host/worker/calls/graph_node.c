@@ -57,7 +57,10 @@ static CUresult kernel_in(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARA
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    fgw_kernel_lead(worker, &handle, parameters, parameter_bytes);
+    result = fgw_kernel_lead(worker, &handle, parameters, parameter_bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     params->parameter_bytes = parameter_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &params->parameter_bytes,
                      CU_LAUNCH_PARAM_END};

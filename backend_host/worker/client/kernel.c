@@ -56,31 +56,51 @@ CUresult fgw_kernel_walk(struct fgw_worker *worker, const struct fgw_handle *han
     return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
-/* Two small numbers side by side are no address. */
-static bool is_in_one(struct fgw_worker *worker, const struct fgw_handle *handle, uint32_t at)
+static bool is_told(struct fgw_worker *worker, const uint8_t *at)
 {
-    size_t offset, bytes;
-    for (uint32_t i = 0; i < FGW_MAX_PARAMETERS; i++) {
-        if (ask_parameter(worker, handle, i, &offset, &bytes) != CUDA_SUCCESS) {
-            return false;
-        }
-        if (at >= offset && at - offset < bytes) {
-            return bytes - (at - offset) >= sizeof(uint64_t);
+    uint64_t word;
+    memcpy(&word, at, sizeof(word));
+    return fgw_told_find(&worker->told, word) != NULL;
+}
+
+/* Most launches have none, and the driver is not asked. */
+static bool has_told(struct fgw_worker *worker, const uint8_t *parameters, uint32_t bytes)
+{
+    for (uint32_t at = 0; worker->told.nr != 0 && at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+        if (is_told(worker, parameters + at)) {
+            return true;
         }
     }
     return false;
 }
 
-void fgw_kernel_lead(struct fgw_worker *worker, const struct fgw_handle *handle, uint8_t *parameters, uint32_t bytes)
+static void lead_one(struct fgw_worker *worker, uint8_t *parameters, size_t offset, size_t end)
 {
-    for (uint32_t at = 0; worker->told.nr != 0 && at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+    const size_t first = (offset + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
+    for (size_t at = first; at + sizeof(uint64_t) <= end; at += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, parameters + at, sizeof(word));
-        if (fgw_told_find(&worker->told, word) && is_in_one(worker, handle, at)) {
-            word = fgw_told_pass(worker, word);
-            memcpy(parameters + at, &word, sizeof(word));
-        }
+        word = fgw_told_pass(worker, word);
+        memcpy(parameters + at, &word, sizeof(word));
     }
+}
+
+/* Two small numbers side by side are no address. */
+CUresult fgw_kernel_lead(struct fgw_worker *worker, const struct fgw_handle *handle, uint8_t *parameters,
+                         uint32_t bytes)
+{
+    CUresult result = CUDA_SUCCESS;
+    const uint32_t nr = has_told(worker, parameters, bytes) ? FGW_MAX_PARAMETERS : 0;
+    for (uint32_t i = 0; i < nr; i++) {
+        size_t offset = 0, parameter_bytes = 0;
+        result = ask_parameter(worker, handle, i, &offset, &parameter_bytes);
+        if (result != CUDA_SUCCESS) {
+            break;
+        }
+        const size_t end = offset + parameter_bytes;
+        lead_one(worker, parameters, offset, end < bytes ? end : bytes);
+    }
+    return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
 static uint32_t ask_local_bytes(struct fgw_worker *worker, const struct fgw_handle *handle)

@@ -26,8 +26,9 @@ CUresult fgw_kernel_layout(struct fgw_worker *worker, const struct fgw_handle *h
 CUresult fgw_kernel_walk(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_kernel *kernel,
                          uint8_t *told, uint32_t room);
 /* Words of packed parameters that are addresses of module variables become those where these are now (told.h): of such
- * that lie in one parameter, at a multiple of 8. */
-void fgw_kernel_lead(struct fgw_worker *worker, const struct fgw_handle *handle, uint8_t *parameters, uint32_t bytes);
+ * that lie in one parameter, at a multiple of 8. The driver is asked for each parameter once, if there are any. */
+CUresult fgw_kernel_lead(struct fgw_worker *worker, const struct fgw_handle *handle, uint8_t *parameters,
+                         uint32_t bytes);
 /* It is for before a question about a kernel: some context is current afterwards. */
 CUresult fgw_kernel_lend_context(struct fgw_worker *worker);
 /* Finds a variable of a module or a library, in the current context. */

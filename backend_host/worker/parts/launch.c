@@ -113,7 +113,10 @@ CUresult fgw_launch_read(struct fgw_worker *worker, const struct fgw_request *re
     }
     launch->parameter_bytes = fixed->nr_parameter_bytes;
     memcpy(launch->parameters, request->payload, fixed->nr_parameter_bytes);
-    fgw_kernel_lead(worker, &launch->handle, launch->parameters, fixed->nr_parameter_bytes);
+    result = fgw_kernel_lead(worker, &launch->handle, launch->parameters, fixed->nr_parameter_bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     memcpy(launch->attributes, request->payload + fixed->nr_parameter_bytes,
            fixed->nr_attributes * sizeof(launch->attributes[0]));
     result = fgw_attributes_translate(worker, launch->attributes, fixed->nr_attributes);
