@@ -18,6 +18,7 @@ Wrong when: a call of the driver never returns. The daemon ends this process the
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -223,7 +224,7 @@ def main() -> NoReturn:
     said, speaking = own_output(), threading.Lock()
 
     def say(message: Mapping[str, Any]) -> None:
-        with speaking:
+        with speaking, contextlib.suppress(OSError):  # the daemon has died, and this process ends
             print(json.dumps(message), file=said, flush=True)
 
     driver, asked = begin(say, _end_with_daemon)

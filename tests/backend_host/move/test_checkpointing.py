@@ -1,6 +1,8 @@
 """The process that changes the devices of workers, on a device library that says no, or nothing, wherever the test wants it to (driver.c)."""
 
+import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -168,3 +170,23 @@ def test_it_is_there_ahead_of_the_pause(library: str) -> None:
         changer.wait()
         time.sleep(0.1)
         assert changer._child.poll() is None
+
+
+@pytest.mark.parametrize("module", ["backend_host.move.checkpoint", "backend_host.sleep.process"])
+def test_a_daemon_that_died_before_the_process_was_ready_leaves_no_word_in_the_log(library: str, module: str) -> None:
+    hears, says = os.pipe()
+    os.close(hears)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", module, "--library", library],
+            cwd=ROOT,
+            env={**os.environ, "FAKE_DRIVER": " "},
+            stdin=subprocess.DEVNULL,
+            stdout=says,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(says)
+    assert (done.returncode, done.stderr) == (0, "")
