@@ -322,14 +322,11 @@ class Workers:
         self._shelves.leave(worker, worker.socket)
         return self._said.give(worker.slot)
 
-    def tell_page(self, worker: WorkerProcess) -> None:
-        """Gives one that was taken over the page that it is to go by. Raises OSError where it does not hear."""
+    def tell_page(self, worker: WorkerProcess, page: Sequence[int]) -> None:
+        """Gives one that was taken over the page that it is to go by, as `ControlPage.for_worker` lends it. OSError where it does not hear."""
         with worker.kept() as is_there:
-            if not is_there or worker.record is None:
-                return
-            vgpu, slot = worker.record.vgpu, worker.record.slot
-            with self._page.for_worker(vgpu, slot) as page:
-                message = Message(PAGE, (vgpu, slot), 0).packed()
+            if is_there and worker.record is not None:
+                message = Message(PAGE, (worker.record.vgpu, worker.record.slot), 0).packed()
                 send_with(worker.socket, message, page, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def close(self) -> None:

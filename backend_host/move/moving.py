@@ -18,7 +18,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from backend_host.device.control import ControlPageFullError
@@ -152,6 +152,8 @@ class Move:
             always.enter_context(self._awake(vgpu))
             workers = vgpu.caretaker.workers()
             slots = dict(zip(workers, self._reserved(len(workers), undo), strict=True))
+            lent = always.enter_context(contextlib.ExitStack())
+            pages = self._lent(slots, lent)
             mover = always.enter_context(self._mover_of(self.plan.mover))
             undo.callback(mover.stay, workers)
             mover.prepare(workers)
@@ -162,7 +164,8 @@ class Move:
             self.reason = mover.change(workers)
             there = self._relocate(slots, mover)
             undo.pop_all()
-            self._tell(there)
+            self._tell(there, pages)
+            lent.close()  # so that the death of a worker is seen
             late = self._wait_there(there)
             self.pause_s = time.monotonic() - began
             self._settle(slots, there, late)
@@ -187,6 +190,17 @@ class Move:
             undo.callback(self._target.page.worker_free, slots[-1])
         return slots
 
+    def _lent(
+        self, slots: Mapping[WorkerProcess, int], lent: contextlib.ExitStack
+    ) -> dict[WorkerProcess, tuple[int, ...]]:
+        """Descriptors of the page to come, while it can still stay: who cannot be told of that is lost once it has changed. Raises OSError,
+        CannotError."""
+        coming = self.vgpu.coming
+        if coming is None:
+            raise CannotError(f"the vGPU {self.vgpu.name} has gone")
+        page = self._target.page
+        return {worker: lent.enter_context(page.for_worker(coming.index, slot)) for worker, slot in slots.items()}
+
     def _relocate(self, slots: dict[WorkerProcess, int], mover: Mover) -> list[WorkerProcess]:
         """The vGPU is on the other Gpu from here on, with these workers. RefusedError: it cannot be there, and programs that cannot go back are
         ended."""
@@ -200,10 +214,10 @@ class Move:
         self.stage = RETURNING
         return there
 
-    def _tell(self, there: Sequence[WorkerProcess]) -> None:
+    def _tell(self, there: Sequence[WorkerProcess], pages: Mapping[WorkerProcess, Sequence[int]]) -> None:
         for worker in there:
             try:
-                self._target.workers.tell_page(worker)
+                self._target.workers.tell_page(worker, pages[worker])
             except OSError as error:
                 log.error("worker %d does not hear of its page: %s", worker.process.pid, error)
                 self._journey.end([worker])

@@ -1,6 +1,7 @@
 """Moves that do not come to their end, or not with all programs: what can go on does, and nothing is left of the attempt."""
 
 import contextlib
+import errno
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -159,11 +160,11 @@ def test_a_worker_that_dies_before_it_hears_of_its_page(
     workers = travel.gpus[THERE].workers
     tell = workers.tell_page
 
-    def tell_late(_: object) -> None:
+    def tell_late(_: object, page: Sequence[int]) -> None:
         kill(worker)
         if is_reaped:
             assert worker.is_ended.wait(LIMIT_S)
-        tell(worker)
+        tell(worker, page)
 
     monkeypatch.setattr(workers, "tell_page", tell_late)
     before = reading(vgpu)
@@ -175,7 +176,7 @@ def test_a_worker_that_dies_before_it_hears_of_its_page(
 
 
 def test_a_worker_that_does_not_hear_of_its_page(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise BlockingIOError
 
     vgpu = travel.opened()
@@ -186,11 +187,38 @@ def test_a_worker_that_does_not_hear_of_its_page(travel: Travel, monkeypatch: py
     travel.check_nothing_left({THERE: 1}, {})
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_daemon_without_descriptors_loses_no_program(
+    travel: Travel, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """Before it changes it stays; later all that is needed is there."""
+
+    def fail(*_: object) -> object:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def change(pids: Sequence[int]) -> Outcome:
+        monkeypatch.setattr(travel.gpus[THERE].page, "for_worker", fail)
+        return MOVED
+
+    vgpu = travel.opened()
+    guest = travel.program(vgpu)
+    addresses = filled(guest, 2)
+    if is_late:
+        travel.outcome = change
+    else:
+        monkeypatch.setattr(travel.gpus[THERE].page, "for_worker", fail)
+    move = travel.move(vgpu, THERE)
+    assert (move.stage, "Too many open files" in move.reason) == (("done", False) if is_late else ("aborted", True))
+    assert words(guest, addresses) == numbered(2)
+    place = {THERE if is_late else HERE: 1}
+    travel.check_nothing_left(place, place)
+
+
 def test_a_worker_that_does_not_go_over(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "RUN_S", 0.2)
     vgpu = travel.opened()
     guest = travel.program(vgpu)
-    monkeypatch.setattr(travel.gpus[THERE].workers, "tell_page", lambda _: None)
+    monkeypatch.setattr(travel.gpus[THERE].workers, "tell_page", lambda *_: None)
     assert travel.move(vgpu, THERE).stage == "done"
     assert is_dead(guest)
     travel.check_nothing_left({THERE: 1}, {})
@@ -272,7 +300,7 @@ def test_it_is_taken_away_as_it_changes(travel: Travel) -> None:
 
 def test_it_is_taken_away_when_it_has_changed(travel: Travel, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = TakenAway(travel)
-    monkeypatch.setattr(travel.gpus[THERE].workers, "tell_page", lambda _: taken.begin())
+    monkeypatch.setattr(travel.gpus[THERE].workers, "tell_page", lambda *_: taken.begin())
     move = travel.moves.start("web", "1")
     assert move.wait(LIMIT_S)
     taken.thread.join()
