@@ -131,6 +131,28 @@ def test_in_its_own_turn_a_critical_one_uses_nothing_out_of_turn(page: ControlPa
     assert reading.out_of_turn_ns == 0
 
 
+@pytest.mark.parametrize("renews", ["itself", "another program of it"])
+def test_a_critical_one_that_goes_on_before_whoever_waits_uses_that_out_of_turn(page: ControlPage, renews: str) -> None:
+    """It began with nobody else there; its slices are renewed, for ever if nobody counted."""
+    critical, other = one(page, CRITICAL, standing=9.0), one(page)
+    page.set_urgent(critical.vgpu, is_urgent=True)
+    _, second = attach(page, critical.vgpu)
+    assert lib.fgw_grant_enter(critical.grantee, MS)
+    assert lib.fgw_grant_enter(second, MS)
+    assert not lib.fgw_grant_enter(other.grantee, 2 * MS)
+    critical.charge(MS, 7 * MS)
+    account = page.vgpu(critical.vgpu)
+    assert account is not None
+    assert account.out_of_turn_ns == 0, "its slice began before the other one came"
+    assert lib.fgw_grant_renew(critical.grantee if renews == "itself" else second, 7 * MS)
+    critical.charge(7 * MS, 9 * MS)
+    account = page.vgpu(critical.vgpu)
+    assert account is not None
+    assert account.out_of_turn_ns == 2 * MS
+    page.set_urgent(critical.vgpu, is_urgent=False)
+    assert not lib.fgw_grant_renew(critical.grantee, 13 * MS), "beyond its bound it is the other one's turn"
+
+
 def test_what_a_vgpu_took_out_of_turn_outlives_its_workers(page: ControlPage) -> None:
     """However short they lived."""
     critical = one(page, CRITICAL, 1)

@@ -133,6 +133,23 @@ def test_a_critical_one_beside_anothers_turn_queues_what_its_limit_leaves(make: 
     assert best.is_at_work()
 
 
+def test_a_critical_one_that_began_alone_counts_what_it_takes_before_whoever_comes(make: Make) -> None:
+    """Else nobody else would ever have a turn."""
+    critical, other = make(CRITICAL, 0), make(FAIR, 0)
+    control = critical.served.host.control
+    for each, standing in ((critical, 9.0), (other, 1.0)):
+        control.set_standing(each.served.vgpu, standing, 0.0, 0)
+    for value in range(NR):
+        critical.kernels.late(value, ns=LONG_NS)
+    wait_until(lambda: critical.reading().phase == "running", "it has its turn")
+    assert critical.reading().out_of_turn_ns == 0
+    other.kernels.late(1, ns=1)
+    wait_until(lambda: critical.reading().out_of_turn_ns > 0, "another one waits, and stands before it")
+    assert other.reading().is_waiting
+    control.set_urgent(critical.served.vgpu, is_urgent=False)
+    assert other.kernels.value() == 1
+
+
 @pytest.mark.parametrize(
     "classes", [((BEST_EFFORT, 1), (CRITICAL, 2)), ((FAIR, 0), (CRITICAL, 1)), ((BEST_EFFORT, 1), (BEST_EFFORT, 1))]
 )

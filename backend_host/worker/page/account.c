@@ -60,6 +60,13 @@ static struct uncharged uncharged_before(const struct fgw_grantee *grantee, uint
     return found;
 }
 
+/* What this critical one uses is out of turn: beside another's, before that of another, or while the split leaves best
+ * effort of its space no place to want one for. */
+static bool is_before_others(struct fgw_grantee *grantee)
+{
+    return !grantee->is_user || fgw_grant_is_ahead(grantee) || fgw_space_keeps_out(grantee);
+}
+
 /* Charges this part of the time that is not charged yet. */
 static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, struct fgw_fraction part)
 {
@@ -78,6 +85,7 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
             return;
         }
     } while (!atomic_compare_exchange_weak(&grantee->account->charged_until_ns, &until_ns, to_ns));
+    const bool is_out_of_turn = fgw_space_is_critical(grantee) && is_before_others(grantee); /* as it stands now */
     const uint64_t used_ns = (to_ns - start_ns - spared_ns(grantee, start_ns, to_ns)) * part.of / part.in;
     uint64_t first_ns = start_ns < from_ns ? (from_ns - start_ns) * part.of / part.in : 0;
     first_ns = first_ns < used_ns ? first_ns : used_ns;
@@ -87,7 +95,7 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
         atomic_fetch_add_explicit(&first.slot->gpu_ns, first_ns, memory_order_relaxed);
     }
     fgw_allowance_charge(grantee, used_ns, to_ns);
-    if (fgw_space_is_critical(grantee) && (!grantee->is_user || grantee->is_ahead || fgw_space_keeps_out(grantee))) {
+    if (is_out_of_turn) {
         atomic_fetch_add_explicit(&grantee->account->out_of_turn_ns, used_ns, memory_order_relaxed);
         atomic_fetch_add_explicit(&grantee->slot->out_of_turn_ns, used_ns, memory_order_relaxed);
     }

@@ -197,7 +197,7 @@ static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
     grantee->turn_waited_ns = grantee->is_waiting ? now_ns - grantee->waiting_since_ns : 0;
     fgw_hand_over_waited(grantee->slot, grantee->turn_waited_ns);
     grantee->turn_held_ns = grantee->turn_spared_ns = 0;
-    grantee->is_ahead = fgw_space_is_critical(grantee) && !fgw_grant_stands_first(grantee);
+    fgw_grant_is_ahead(grantee); /* now, as who waits is there */
     fgw_hand_over_enter(grantee->control, atomic_load(&grantee->control->grant->word), now_ns);
     grantee->turn_round_trips = atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed);
 }
@@ -316,8 +316,12 @@ bool fgw_grant_renew(struct fgw_grantee *grantee, uint64_t now_ns)
     }
     /* Fails when the grant has been handed on since: the new holder's start is another. */
     const uint64_t now = fgw_stamp(FGW_GRANT_SEQUENCE(word), now_ns);
-    return fgw_stamp_tag(start) == fgw_stamp_tag(now) &&
-           atomic_compare_exchange_strong(&control->grant->slice_start, &start, now);
+    if (fgw_stamp_tag(start) != fgw_stamp_tag(now) ||
+        !atomic_compare_exchange_strong(&control->grant->slice_start, &start, now)) {
+        return false;
+    }
+    fgw_grant_is_ahead(grantee); /* now, likewise */
+    return true;
 }
 
 void fgw_grant_alert_next(struct fgw_grantee *grantee)

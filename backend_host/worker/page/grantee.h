@@ -19,7 +19,8 @@ struct fgw_grantee {
     uint32_t nr_multiprocessors; /* of the device, for one in a space; 0: not known */
     bool is_user;
     bool is_waiting;
-    bool is_ahead; /* its turn came before that of who stood before it, as its vGPU is critical */
+    bool is_ahead;        /* its slice came before the turn of who stood before it, as its vGPU is critical */
+    uint64_t ahead_start; /* the start of the slice of which that is known */
     uint64_t waiting_since_ns;
     uint64_t turn_waited_ns; /* for this turn; 0: it had it at once */
     uint64_t put_off_ns;     /* its last turn ended then, while it was at work; 0: it had nothing to do */

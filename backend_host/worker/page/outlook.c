@@ -173,7 +173,7 @@ bool fgw_grant_is_first(const struct fgw_grantee *grantee)
     return is_behind_none(&next);
 }
 
-bool fgw_grant_stands_first(const struct fgw_grantee *grantee)
+static bool stands_first(const struct fgw_grantee *grantee)
 {
     struct fgw_control *control = grantee->control;
     const struct place own = place_of(control, grantee->number);
@@ -184,6 +184,17 @@ bool fgw_grant_stands_first(const struct fgw_grantee *grantee)
         }
     }
     return true;
+}
+
+/* Any worker of the vGPU may have renewed the slice, and others may have come to wait since the one before. */
+bool fgw_grant_is_ahead(struct fgw_grantee *grantee)
+{
+    const uint64_t start = atomic_load_explicit(&grantee->control->grant->slice_start, memory_order_relaxed);
+    if (start != grantee->ahead_start) {
+        grantee->ahead_start = start;
+        grantee->is_ahead = fgw_space_is_critical(grantee) && !stands_first(grantee);
+    }
+    return grantee->is_ahead;
 }
 
 /* What is left of the slice matters while others wait, what is left of the limit always. */

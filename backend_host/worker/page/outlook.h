@@ -71,8 +71,8 @@ static inline bool fgw_grant_has(const struct fgw_grantee *grantee)
 bool fgw_grant_others_wait(const struct fgw_grantee *grantee);
 /* It is true when no other vGPU that waits stands before its own. */
 bool fgw_grant_is_first(const struct fgw_grantee *grantee);
-/* It is true when no other vGPU that waits has the lesser standing, urgent or not. */
-bool fgw_grant_stands_first(const struct fgw_grantee *grantee);
+/* Tells of a user whether its slice came before the turn of one that waited and stood before it, urgent or not. */
+bool fgw_grant_is_ahead(struct fgw_grantee *grantee);
 /* Tells whether another vGPU has the grant. */
 bool fgw_grant_is_anothers(const struct fgw_grantee *grantee);
 /* Tells whether this worker is the only one of its vGPU with work on the device, or none of them has any. */
