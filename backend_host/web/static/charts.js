@@ -4,7 +4,7 @@
 const Charts = (() => {
   const NR_COLOURS = 10;
   const OTHERS = "others";
-  const GAP = { left: 52, right: 10 };
+  const GAP = { left: 52, right: 28 };  // half of the last time below it, as 17:49:00
   const plots = [];
   const slots = new Map();  // a vGPU's colour: it keeps it while it is shown
   let shown = { series: [], times: [], from: 0 };

@@ -279,6 +279,28 @@ def test_a_gpu_is_chosen_by_its_button(browser: "Browser") -> None:
         ]
 
 
+def test_all_columns_are_seen_in_a_wide_window(browser: "Browser") -> None:
+    name = "a-name-of-a-virtual-machine-of-somebody"
+    tenants = [
+        Tenant(
+            f"{name}-{gpu}",
+            lambda second: 0.5,
+            lambda second: 1.0,
+            quota_bytes=40 << 30,
+            wait_ms=lambda second: 123,
+            gpu=gpu,
+            used_ns=10**15,
+        )
+        for gpu in range(2)
+    ]
+    played = Played(tenants, nr_gpus=2)
+    teller = played.teller()
+    played.play(teller, 11)
+    with served(teller) as host, opened(browser, host.url) as visit:
+        wait_for_row(visit.page, f"{name}-1")
+        assert visit.page.evaluate("(box => box.scrollWidth - box.clientWidth)(document.querySelector('.scroll'))") == 0
+
+
 def test_a_crowd_has_ten_colours_and_the_others_one(browser: "Browser") -> None:
     played = Played([Tenant(f"vm-{nr:02}", lambda second, nr=nr: nr / 1000) for nr in range(25)])  # type: ignore[misc]
     teller = played.teller()
