@@ -47,15 +47,17 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #head { text-style: bold; color: $text-muted; }
+    Screen { overflow: hidden; }
     #waiting { margin: 1 0 0 0; color: $text-warning; }
     #gpus { margin: 1 0; }
+    #head, #columns { text-wrap: nowrap; text-overflow: ellipsis; }
     #columns { text-style: bold; }
     OptionList, OptionList:focus { height: 1fr; border: none; padding: 0; background: $background; background-tint: transparent; }
     OptionList > .option-list--option { padding: 0; }
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {
         background: $primary-muted; color: $foreground; text-style: bold;
     }
-    OptionList { scrollbar-size: 1 1; }
+    OptionList { scrollbar-size: 1 1; min-height: 2; }
     #remarks { color: $text-warning; }
     #said { color: $text-accent; }
     #said.is-error { color: $text-error; text-style: bold; }

@@ -247,6 +247,19 @@ def test_lines_fit(nr: int, size: tuple[int, int]) -> None:
     played(play, MadeUp(5, MANY[:nr]), names=MANY[:nr], size=size)
 
 
+def test_heads_take_a_line_each_where_there_is_no_room() -> None:
+    """Columns are left out, and what is below has its place."""
+
+    async def play(pilot: Pilot[None], daemon: MadeUp) -> None:
+        lines = lines_of(pilot.app)
+        columns = next(place for place, line in enumerate(lines) if line.startswith("  vGPU"))
+        assert lines[0].startswith("fairgv-host top")
+        assert lines[1] == ""
+        assert lines[columns + 1].startswith("▸ machine-")
+
+    played(play, MadeUp(5, MANY[:4]), names=MANY[:4], size=(52, 9))
+
+
 def test_a_slow_answer_blocks_no_key(tmp_path: Path) -> None:
     """A daemon that never answers the second question: keys go on, one question waits and no more, and the end waits for nothing."""
     questions: list[Message] = []
