@@ -231,7 +231,8 @@ class Sleepers:
             log.info("%s: contexts of %s left the device: %s", vgpu.name, programs, took, extra=about(vgpu.name))
         if unknown:
             self._bring_back(vgpu, unknown)
-            self._keep(vgpu, dict.fromkeys(unknown, "the process that takes contexts off the device came to no end"))
+            why = "the process that takes contexts off the device came to no end"
+            self._keep(vgpu, {worker: why for worker in unknown if _living(worker) is not None})
 
     def _check(self, vgpu: VGpu, workers: Sequence[WorkerProcess]) -> int:
         """Makes room in the host's memory for contexts, and says how much they take. RefusedError, OSError: they cannot leave."""
@@ -324,9 +325,10 @@ class Sleepers:
             self._wait_for(vgpu, list(readings), str(error))
             return list(readings)
         self._set_back(vgpu, [by_pid[pid] for pid in woken.on])
-        for pid, why in woken.lost.items():
+        lost = {pid: why for pid, why in woken.lost.items() if _living(by_pid[pid]) is not None}
+        for pid, why in lost.items():
             log.error("%s: worker %d is ended: %s", vgpu.name, pid, why, extra=about(vgpu.name))
-        vgpu.caretaker.end([by_pid[pid] for pid in woken.lost], CUDA_ERROR_DEVICE_UNAVAILABLE)
+        vgpu.caretaker.end([by_pid[pid] for pid in lost], CUDA_ERROR_DEVICE_UNAVAILABLE)
         if woken.on:
             took = ", ".join(f"{step} {ms:.1f} ms" for step, ms in woken.ms.items())
             programs = format_programs(len(woken.on))
@@ -371,7 +373,8 @@ class Sleepers:
 
 def _living(worker: WorkerProcess) -> WorkerReading | None:
     """What it says; None: it has ended, or is about to."""
-    reading = None if worker.is_ending or worker.is_counted else worker.reading()
+    has_ended = worker.is_ending or worker.is_counted or worker.is_ended.is_set()
+    reading = None if has_ended else worker.reading()
     return reading if reading is not None and reading.state is WorkerState.SERVING else None
 
 

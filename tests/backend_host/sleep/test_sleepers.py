@@ -339,7 +339,8 @@ def test_one_that_waits_can_be_suspended_again(host: Host) -> None:
 
 
 @pytest.mark.parametrize("step", ["lay", "wake"])
-def test_its_worker_may_die_at_any_step(host: Host, step: str) -> None:
+def test_its_worker_may_die_at_any_step(host: Host, step: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Of which those tell that look after workers: here nobody ends it, and nothing of it stays on a device."""
     vgpu, other = host.travel.opened(), host.travel.opened("db")
     guest, neighbour = host.travel.program(vgpu), host.travel.program(other)
     [worker] = vgpu.caretaker.workers()
@@ -367,6 +368,8 @@ def test_its_worker_may_die_at_any_step(host: Host, step: str) -> None:
     wait_until(lambda: not host.sleepers._busy, "nobody is at it")
     neighbour.ok("cuCtxSynchronize")
     assert host.told(vgpu) == []
+    said = [each.getMessage() for each in caplog.records if each.name == "fairgv.sleep" and each.levelname != "INFO"]
+    assert (said, vgpu.why_awake) == ([], "")
 
 
 def test_a_vgpu_may_go_asleep(host: Host) -> None:
