@@ -299,7 +299,8 @@ def test_no_stream_is_used_that_went_with_its_context(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", ["page"], indirect=True)
-def test_beyond_its_bound_a_round_gives_its_room_back_in_the_midst(make: Make) -> None:
+@pytest.mark.parametrize("has_another", [False, True], ids=["alone", "as another program of it has ended"])
+def test_beyond_its_bound_a_round_gives_its_room_back_in_the_midst(make: Make, has_another: bool) -> None:
     best, critical = make(BEST_EFFORT, 1), make(CRITICAL, 1)
     control = critical.served.host.control
     control.set_split(critical.served.vgpu, WHOLE)
@@ -308,6 +309,9 @@ def test_beyond_its_bound_a_round_gives_its_room_back_in_the_midst(make: Make) -
     best.served.guest.launch(LATE, struct.pack("<QQI", best.kernels.address, 1, 7), grid=GRID)
     _, grantee = attach(control, critical.served.vgpu)
     wait_until(lambda: lib.fgw_space_keeps_out(grantee), "it is kept out")
+    if has_another:
+        another, _ = attach(control, critical.served.vgpu)
+        control.repair(another)
     control.set_urgent(critical.served.vgpu, is_urgent=False)
     assert best.kernels.value() == 7
     assert best.reading().nr_sliced == 1

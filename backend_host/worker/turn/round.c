@@ -119,6 +119,7 @@ static void begin(struct fgw_worker *worker, const struct fgw_stream *stream)
         ask(worker, stream, split);
     }
     rounds->split = split;
+    rounds->was_given_back = false;
     rounds->asked = rounds->word != 0 ? split : 0;
 }
 
@@ -165,7 +166,8 @@ static void take_back(struct fgw_worker *worker)
 /* The round began while its vGPU was urgent, which it is no more. */
 static bool is_beyond_bound(const struct fgw_worker *worker)
 {
-    return worker->turn->rounds.split != 0 && fgw_space_told_split(&worker->grantee) != 0 &&
+    const struct fgw_rounds *rounds = &worker->turn->rounds;
+    return rounds->split != 0 && !rounds->was_given_back &&
            !fgw_space_is_urgent(worker->grantee.control, worker->grantee.number);
 }
 
@@ -200,6 +202,7 @@ void fgw_round_poll(struct fgw_worker *worker, uint64_t now_ns)
     } else if (is_beyond_bound(worker)) {
         /* What was asked may come behind this, as it is in another stream: behind the round it is taken back again. */
         set_word_on_side(worker, 0);
+        rounds->was_given_back = true;
         rounds->asked = 0;
     }
 }

@@ -71,8 +71,9 @@ struct fgw_rounds {
     bool had_waited;         /* the work with which the round that goes on began: since when is not known */
     uint32_t signature;      /* of what it does */
     uint32_t nr;
-    uint32_t asked; /* by the round that goes on */
-    uint32_t split; /* that this worker has asked for, and has to take back; 0: nothing */
+    uint32_t asked;      /* by the round that goes on */
+    uint32_t split;      /* that this worker has asked for, and has to take back; 0: nothing */
+    bool was_given_back; /* in the midst of the round */
 };
 
 struct fgw_space_gate {
