@@ -1,6 +1,6 @@
 """How much slower the rounds of a critical program are, from when they began and ended.
 
-Slowdown is the time of a round over what rounds of its signature, the same work, take alone (alone.py). One round in 50 gets all of the GPU,
+Slowdown is the time of a round over what rounds of its signature, the same work, take alone (alone.py). One round in 53 gets all of the GPU,
 also while a split stands, so that the comparison keeps up with the program. Of the last 20 rounds under a split the second slowest is the 95th
 percentile. A split is over the target as soon as two of its rounds are: no later round could change that.
 
