@@ -3,12 +3,26 @@
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scheduler.simulator.report import Report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class PlotError(Exception):
     """No picture can be drawn; the message says what to do."""
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Raises PlotError."""
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise PlotError(f"cannot write {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise PlotError(f"cannot draw {path}: {error}") from None
 
 
 def require_matplotlib() -> None:
@@ -28,7 +42,7 @@ def _finding(reports: Sequence[Report]) -> str:
 
 
 def plot(reports: Sequence[Report], path: Path) -> None:
-    """Writes a picture in the format that the name ends with. PlotError when there is no such format; OSError when it cannot be written."""
+    """Writes a picture in the format that the name ends with. PlotError when there is no such format, or it cannot be written."""
     require_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
@@ -51,7 +65,4 @@ def plot(reports: Sequence[Report], path: Path) -> None:
     for axes in (shares, waits):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise PlotError(f"cannot draw {path}: {error}") from None
+    save(figure, path)

@@ -152,6 +152,8 @@ def test_the_picture_shows_every_policy(tmp_path: Path, capsys: pytest.CaptureFi
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     assert main([*arguments, "--plot", str(tmp_path / "x.foo")]) == 1
     assert "cannot draw" in capsys.readouterr().err
+    assert main([*arguments, "--plot", "/nowhere/x.png"]) == 1
+    assert capsys.readouterr().err == "fairgv-sim: cannot write /nowhere/x.png: No such file or directory\n"
 
 
 def test_help_names_policies_and_workloads() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from scheduler.simulator.host.command import Run
 from scheduler.simulator.host.tables import by_mode, mean
-from scheduler.simulator.plot import PlotError, require_matplotlib
+from scheduler.simulator.plot import require_matplotlib, save
 
 
 def plot_runs(runs: Sequence[Run], path: Path) -> None:
-    """Writes a picture in the format that the name ends with. PlotError when there is no such format; OSError when it cannot be written."""
+    """Writes a picture in the format that the name ends with. PlotError when there is no such format, or it cannot be written."""
     require_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
@@ -35,10 +35,7 @@ def plot_runs(runs: Sequence[Run], path: Path) -> None:
         axes.set_xlabel("order")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.suptitle(_finding(runs), x=0.01, ha="left", fontweight="bold")
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise PlotError(f"cannot draw {path}: {error}") from None
+    save(figure, path)
 
 
 def _finding(runs: Sequence[Run]) -> str:
