@@ -30,7 +30,7 @@ def run(config: Config, *, is_json: bool) -> int:
 
 def examine(config: Config) -> Mapping[str, Sequence[Verdict]]:
     """All verdicts, by group. Takes seconds: QEMU is asked, each wall is put up, a device library is opened."""
-    running = daemon.read_daemon(config.socket_path)
+    running = daemon.read_daemon(daemon.socket_of(config))
     libvirt = domains.read_libvirt(config.libvirt_uri)
     regions = libvirt.regions or {}
     excused = config.walls.allow_missing

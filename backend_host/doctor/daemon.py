@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend_host.config import Config
 from backend_host.doctor.verdict import Verdict, failed, passed, warned
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.sizes import format_uptime
+from backend_host.state_dir import SOCKET, SYSTEM_DIR, default_state_dir, dir_of_commands
 
 UNIT = "fairgv.service"
 _SYSTEMD = Path("/run/systemd/system")
@@ -70,6 +72,12 @@ class DaemonReading:
     status: Message | None = None
     trouble: str = ""
     has_socket: bool = False
+
+
+def socket_of(config: Config, system: Path = SYSTEM_DIR) -> Path:
+    """Of the daemon that commands of this user find."""
+    own = config.state_dir
+    return (dir_of_commands(own, system) if own == default_state_dir() else own) / SOCKET
 
 
 def read_daemon(socket_path: Path, limit_s: float = _ANSWER_LIMIT_S) -> DaemonReading:

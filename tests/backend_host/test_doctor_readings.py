@@ -19,6 +19,16 @@ from backend_host.walls.settings import PLAIN, WALLS
 WIDTH = 80
 
 
+def test_a_member_of_the_group_has_the_system_s_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As commands have it, unless one says where."""
+    monkeypatch.setattr(daemon, "default_state_dir", lambda: tmp_path / "own")
+    system = tmp_path / "system"
+    system.mkdir()
+    (system / "control.sock").touch()
+    assert daemon.socket_of(Config(state_dir=tmp_path / "own"), system) == system / "control.sock"
+    assert daemon.socket_of(Config(state_dir=tmp_path / "other"), system) == tmp_path / "other" / "control.sock"
+
+
 def test_kvm(tmp_path: Path) -> None:
     assert not machine.read_kvm(tmp_path / "kvm").is_there
     (tmp_path / "kvm").touch()
