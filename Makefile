@@ -45,7 +45,7 @@ $(SITE): $(STAMP)
 build: $(STAMP) $(MODULES)
 	@$(MAKE) -s -C frontend_guest
 	@$(MAKE) -s -C softgpu
-	@$(BIN)/python -m tests.programs.build
+	@$(BIN)/python -m tests.programs.build >/dev/null
 	@$(BIN)/python -m tests.conformance.build >/dev/null
 	@$(BIN)/python -m benchmarks.build --untimed >/dev/null
 	@$(BIN)/python -m benchmarks.gloop.build >/dev/null

@@ -5,6 +5,7 @@ grammar finds. Ours are plain: `# Words` on a line of its own.
 """
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,15 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_has_a_line_in_the_index() -> None:
     named = set(links((DOCS / "README.md").read_text()))
     assert [page.name for page in sorted(DOCS.glob("*.md")) if page.name not in {*named, "README.md"}] == []
+
+
+@pytest.mark.parametrize("package", ["frontend_guest", "backend_host/worker"])
+def test_the_floors_are_named_where_calls_are_looked_for(package: str) -> None:
+    """In their order, the lowest first."""
+    row = next(line for line in (DOCS / "README.md").read_text().splitlines() if f"| `{package}/FLOOR/NAME.c`" in line)
+    named = re.findall(r"\w+", row.partition("floors ")[2].partition(".")[0])
+    floors = tomllib.loads((ROOT / "tests/floors.toml").read_text())[package]["floors"]
+    assert named == list(floors)
 
 
 def test_what_would_be_found(tmp_path: Path) -> None:
