@@ -16,6 +16,7 @@ from backend_host.config import PACKAGE_ROOT
 BUILD = PACKAGE_ROOT / "frontend_guest/package/build"
 LIBRARIES = PACKAGE_ROOT / "build/guest"
 OLDEST_GLIBC = (2, 28)
+TERMINAL = 80
 
 
 def build(folder: Path) -> tuple[Path, Path]:
@@ -130,6 +131,7 @@ def test_too_few_words_and_too_many(tree: Path, words: list[str]) -> None:
 def test_what_is_asked_for_is_no_mistake(tree: Path, option: str, said: str) -> None:
     answer = subprocess.run([tree / "usr/bin/fairgv-guest", option], capture_output=True, text=True, check=True)
     assert said in answer.stdout
+    assert all(len(line) <= TERMINAL for line in answer.stdout.splitlines())
     assert answer.stderr == ""
 
 
