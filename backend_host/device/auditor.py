@@ -229,8 +229,8 @@ class Auditor(Looking):
 
 
 def _untrue(kept: _Kept, claim: Claim, now_ns: int) -> str | None:
-    """Why its figures cannot be true."""
-    time_ns = now_ns - kept.first_ns + _AHEAD_NS
+    """Why its figures cannot be true. Charges come late where a worker stood still: at the first look they reached up to a time before it."""
+    time_ns = now_ns - min(kept.first_ns, kept.first.charged_until_ns or kept.first_ns) + _AHEAD_NS
     used_ns, held_ns = claim.used_ns - kept.first.used_ns, claim.held_ns - kept.first.held_ns
     if claim.used_ns < kept.last.used_ns or claim.held_ns < kept.last.held_ns:
         return "its charges became less"

@@ -38,14 +38,19 @@ class Scene:
         self.ended: dict[int, str] = {}
         self.owed: dict[int, int] = {}
         self.alarms: list[str] = []
+        self.is_preemptive = is_preemptive
+        self.grant = mmap.mmap(control.objects[GRANT], 0)
+        self.begin()
+
+    def begin(self) -> None:
+        """An auditor that knows nothing yet, as that of the next daemon."""
         self.auditor = Auditor(
-            control,
+            self.control,
             self.ended.__setitem__,
             self.owed.__setitem__,
             lambda why, _: self.alarms.append(why),
-            is_preemptive=is_preemptive,
+            is_preemptive=self.is_preemptive,
         )
-        self.grant = mmap.mmap(control.objects[GRANT], 0)
         self.auditor.look()
 
     def write(self, place: int, value: int) -> None:
@@ -199,6 +204,21 @@ def test_figures_that_cannot_be_true_cost_their_vgpu_its_workers(
     scene.look(3)
     assert list(scene.ended) == [scene.one.vgpu]
     assert why in scene.ended[scene.one.vgpu]
+
+
+@pytest.mark.parametrize("place", [USED, HELD])
+def test_a_charge_that_comes_late_is_for_the_time_since_the_last_one(scene: Scene, place: int) -> None:
+    """Also for that before the first look, as a worker may stand still while another daemon begins. But once only."""
+    now_ns, late_ns = time.monotonic_ns(), 100_000 * MS
+    scene.one.write(UNTIL, now_ns - late_ns)
+    scene.begin()
+    scene.one.add(place, late_ns)
+    scene.one.write(UNTIL, now_ns)
+    scene.look(3)
+    assert scene.ended == {}
+    scene.one.add(place, late_ns)
+    scene.look()
+    assert scene.ended == {scene.one.vgpu: "it was charged for more time than there was"}
 
 
 def test_another_vgpu_in_the_same_place_starts_anew(scene: Scene) -> None:
