@@ -16,6 +16,7 @@ from backend_host.errors import FairGVError
 from backend_host.guest_log import GuestLog
 from backend_host.service.journal import about
 from backend_host.sizes import format_programs
+from backend_host.walls.start import UNKNOWN_STATUS
 from backend_host.window import Window
 from backend_host.worker_process import WorkerProcess, stop_all
 from backend_host.workers import Assignment, Workers
@@ -437,5 +438,6 @@ class Caretaker:
             self._refuse(client, "start", CUDA_ERROR_SYSTEM_NOT_READY, reason)
         elif self._region.declare_dead(client.index) and not entry.is_lost:
             self.nr_deaths += 1
-            self._log.say(logging.ERROR, "the worker of client %d ended with status %d", client.index, status)
+            how = ": how is not known" if status == UNKNOWN_STATUS else f" with status {status}"
+            self._log.say(logging.ERROR, "the worker of client %d ended%s", client.index, how)
         self._region.finish_events(client.index)  # last: what the guest records later it finishes itself

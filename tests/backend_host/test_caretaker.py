@@ -10,6 +10,7 @@ import pytest
 from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Home
 from backend_host.device.control import ControlPageFullError
 from backend_host.errors import WorkerFailedError
+from backend_host.walls.start import UNKNOWN_STATUS
 from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, ffi, lib
 from tests.backend_host.played_region import PlayedWorkers, Scene, played_scene
 
@@ -90,13 +91,18 @@ def test_the_reason_that_a_worker_gave_is_kept(scene: Scene) -> None:
     assert scene.region.client(0).refusal == 803
 
 
-def test_a_worker_that_dies_while_it_serves(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("status", "said"), [(-11, "ended with status -11"), (UNKNOWN_STATUS, "ended: how is not known")]
+)
+def test_a_worker_that_dies_while_it_serves(
+    scene: Scene, caplog: pytest.LogCaptureFixture, status: int, said: str
+) -> None:
     worker = scene.serve(0)
-    worker.end(-11)
+    worker.end(status)
     scene.caretaker.look(1)
     assert scene.state(0) == ClientState.DEAD
     assert scene.ended == [worker]
-    assert "the worker of client 0 ended with status -11" in caplog.text
+    assert [each.partition(": ")[2] for each in caplog.messages] == [f"the worker of client 0 {said}"]
     assert scene.caretaker.nr_deaths == 1
 
 
