@@ -4,15 +4,25 @@ import ctypes
 import errno
 import mmap
 import os
+import random
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from backend_host.device.apart import Apart
+from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, NR_OBJECTS, ControlPage
+from backend_host.device.pager import Pager
+from backend_host.entitlement import PLAIN
+from backend_host.grants import GrantKeeper
+from scheduler.fair import FairQueuing
+from tests.backend_host.grantees import attach
 
 DECIDED, GRANT, LIVES, OWN = range(4)
 MINE = 5
+CAPACITY = 1 << 30
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -76,3 +86,36 @@ def test_what_a_worker_sees_of_others_is_their_account(control: ControlPage) -> 
             first, last = (int(part, 16) for part in line.split()[0].split("-"))
             sizes[line.split()[1]] = last - first
     assert sizes["r--s"] == mmap.PAGESIZE
+
+
+def scribble(memory: mmap.mmap, dice: random.Random) -> None:
+    """Some bytes, into the account, what stands behind it, or anywhere."""
+    for _ in range(20):
+        nbytes = dice.randrange(1, 64)
+        at = dice.randrange(dice.choice((128, 8192, len(memory))) - nbytes)
+        memory[at : at + nbytes] = dice.choice((dice.randbytes(nbytes), b"\xff" * nbytes, bytes(nbytes)))
+
+
+def test_the_daemon_reads_whatever_stands_in_a_vgpu_s_own(control: ControlPage) -> None:
+    """Looks raise nothing, and give a neighbour no memory that is not there."""
+    control.set_capacity(CAPACITY, 2 * CAPACITY)
+    keeper = GrantKeeper(control, FairQueuing())
+    mine, other = control.vgpu_take(), control.vgpu_take()
+    for vgpu in (mine, other):
+        keeper.join(vgpu, PLAIN)
+    for vgpu in (mine, mine, other, other):
+        attach(control, vgpu)
+    pager = Pager(control, CAPACITY, CAPACITY, 0.05)
+    apart = Apart(control, lambda vgpu, why: None)
+    auditor = Auditor(control, lambda vgpu, why: None, keeper.owe, apart.alarm, is_preemptive=True)
+    dice = random.Random(29)
+    with mmap.mmap(control.objects[OWN + mine], 0) as memory:
+        for _ in range(150):
+            scribble(memory, dice)
+            now_ns = time.monotonic_ns()
+            for look in (pager.look, apart.look, keeper.step):
+                look(now_ns)
+            auditor.look()
+            for read in (control.workers, control.vgpus, control.wants, control.hand_overs, control.displaced):
+                read()
+            assert sum(each.target_bytes for each in control.rooms() if each.vgpu == other) <= CAPACITY
