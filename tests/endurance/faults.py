@@ -1,10 +1,11 @@
 """`make faults`: kills, stops and shortages of every kind, alone and in pairs, beside programs that check their results.
 
 Each round starts a victim and a neighbour on vGPUs of their own, waits until both are served, and lets one fault or two happen to the victim,
-to its worker, to the daemon, or to QEMU, in whose guest the victim runs then. Then the neighbour has to end with right results, the victim has
-to end at all, a newcomer that comes while the fault lasts may be refused and nothing worse, a program afterwards has to pass, in the guest too
-if that is still there, and nothing may be left behind. Every fault and every pair has its round first; random ones follow until the time is
-over. The seed comes first: the same one gives the same rounds.
+to its worker, to the daemon, or to QEMU, in whose guest the victim runs then. Some faults should be none: its vGPU moves to another
+Gpu and back all the time, or is suspended, or its memory and a third program's take turns on the device. Then the neighbour has to end with
+right results, the victim has to end at all, a newcomer that comes while the fault lasts may be refused and nothing worse, a program afterwards
+has to pass, in the guest too if that is still there, and nothing may be left behind. Every fault and every pair has its round first; random
+ones follow until the time is over. The seed comes first: the same one gives the same rounds.
 Wrong when: the machine is so loaded that a program needs a minute. It counts as a hang then, with what its threads waited for.
 """
 
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -27,8 +29,9 @@ from backend_host.vm.errors import VmError
 from tests.endurance import processes
 from tests.endurance.conditions import CONDITIONS, missing
 from tests.endurance.machine import Machine, MachineProgram, machine
+from tests.endurance.operations import OPERATIONS, going_on
 from tests.endurance.programs import Ended, Ending, Guest, Program, await_served, send
-from tests.endurance.scene import LIMIT_S, House, end_all, small_disk
+from tests.endurance.scene import LARGE, LIMIT_S, House, end_all, small_disk
 
 Fault = tuple[str, ...]
 """The names of one fault or two."""
@@ -46,10 +49,13 @@ CHECKERS = (
     ("managed_memory",),
     ("graph_threads",),
 )
+CROWD = "crowd"
 VICTIMS = (("spin", "3000"), ("matrix_mul", "6", "1000"))
 NEWCOMER = ("vector_add",)
 APART_S, STOPPED_S = 0.05, 1.5
 """Two faults come within so much of each other; who is stopped goes on after at most so long."""
+UNDER_WAY_S = 1.0
+"""A fault comes in the midst of a move, or before it."""
 
 
 @dataclass
@@ -79,22 +85,29 @@ class Round:
     tally: Tally
     findings: list[str] = field(default_factory=list)
     guests: list[Guest] = field(default_factory=list)
+    is_back: bool = False
 
     def run(self) -> None:
         self.tally.nr_rounds += 1
         log_bytes = len(self.house.log())
         if self._is_in_a_machine() and not self._boot():
             return
+        crowd = self._start("crowd", *self._lasting()) if CROWD in self.fault else None
         victim = self._victim()
         neighbour = self._start("neighbour", *self.random.choice(CHECKERS))
-        workers = await_served(self.house.host, [victim, neighbour], LIMIT_S)
+        workers = await_served(self.house.host, [victim, neighbour, *([crowd] if crowd else [])], LIMIT_S)
         time.sleep(self.random.uniform(0, 0.3))
         is_targeted = "kill QEMU" in self.fault or any(whom in ("guest", "worker") for whom in self._whom())
         with contextlib.ExitStack() as lasting:
             self._bring_about(lasting, victim, workers.get(victim.vgpu))
             newcomer = self._start("newcomer", *NEWCOMER)
             time.sleep(self.random.uniform(0, STOPPED_S))
+        self._is_over().touch()
+        if CROWD in self.fault:
+            self._bring_back()  # who waits for memory waits for a daemon, too
         deadline = time.monotonic() + LIMIT_S
+        if crowd:
+            self._judge("crowd", crowd.end(deadline - time.monotonic()), may_fail=crowd.vgpu not in workers)
         self._judge("neighbour", neighbour.end(deadline - time.monotonic()), may_fail="neighbour" not in workers)
         self._judge(
             "victim", victim.end(deadline - time.monotonic()), may_fail=is_targeted or victim.vgpu not in workers
@@ -103,6 +116,15 @@ class Round:
         for guest in self.guests:
             guest.kill()
         self._look_at_the_house(log_bytes)
+
+    def _is_over(self) -> Path:
+        """The file that ends the programs that last."""
+        return self.house.state_dir / "is-over"
+
+    def _lasting(self) -> tuple[str, ...]:
+        """A program that lasts, and has most of the device's memory."""
+        self._is_over().unlink(missing_ok=True)
+        return (*LARGE, str(self._is_over()))
 
     def _whom(self) -> list[str]:
         """What signals go to."""
@@ -127,7 +149,8 @@ class Round:
         if self._is_in_a_machine():
             assert self.house.machine is not None
             return MachineProgram(self.house.machine, *program)
-        return self._start("victim", *program)
+        is_to_last = any(name in OPERATIONS or name == CROWD for name in self.fault)
+        return self._start("victim", *(self._lasting() if is_to_last else program))
 
     def _start(self, vgpu: str, *program: str) -> Guest:
         guest = Guest.start(self.house.host, vgpu, *program)
@@ -143,7 +166,13 @@ class Round:
             "daemon": functools.partial(send, self.house.daemon),
             "QEMU": lambda number: machine.signal(number) if machine else None,
         }
-        for name in sorted(self.fault, key=lambda name: name not in CONDITIONS):
+        for name in sorted(self.fault, key=lambda name: (name not in OPERATIONS, name not in CONDITIONS)):
+            if name in OPERATIONS:
+                lasting.enter_context(going_on(name, self.house.host, victim.vgpu))
+                time.sleep(self.random.uniform(0, UNDER_WAY_S))
+                continue
+            if name == CROWD:
+                continue
             if name in CONDITIONS:
                 lasting.enter_context(CONDITIONS[name](self.house.state_dir, self.house.daemon))
                 continue
@@ -165,10 +194,15 @@ class Round:
             return
         self.findings.append(f"{who}: {ended.ending.value}: {ended.said}")
 
+    def _bring_back(self) -> None:
+        """Another daemon, where there is none."""
+        if "kill daemon" in self.fault and not self.is_back:
+            self.house.again()
+            self.is_back = True
+
     def _look_at_the_house(self, log_bytes: int) -> None:
         log = self.house.log()[log_bytes:]
-        if "kill daemon" in self.fault:
-            self.house.again()
+        self._bring_back()
         left = self._look_at_the_machine() if self._is_in_a_machine() else []
         if "kill daemon" in self.fault:
             self.house.settle()
@@ -251,9 +285,10 @@ def run(options: argparse.Namespace, dice: random.Random, tallies: dict[Fault, T
                 print(f"without {condition!r}: {reason}", flush=True)
             else:
                 names.append(condition)
+        names += [*OPERATIONS, CROWD]
         every = [fault for fault in schedule(names, dice) if options.only in ("", text_of(fault))]
         first = [DAEMON_AND_WORKER] * options.pairs if options.pairs else every
-        house = House(place / "state", virtual_machine)
+        house = House(place / "state", virtual_machine, is_large=True)
         scene.callback(house.end)
         house.settle()
         for number in itertools.count():

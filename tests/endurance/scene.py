@@ -8,16 +8,23 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.children import is_there
 from tests.end_to_end.host import start_host, stop_host
 from tests.endurance import processes
 from tests.endurance.conditions import DISK_BYTES
 from tests.endurance.machine import Machine
+from tests.endurance.operations import spare
 from tests.endurance.programs import ask
 
 LIMIT_S = 60
 """What has not ended by then hangs. Rounds take seconds, on a loaded machine ten."""
+MORE_THAN_THERE_IS = {"device_memory_bytes": 112 << 20, "oversubscribe": 3.0, "swap_bytes": 1 << 30}
+"""Room for one program of `LARGE` at a time."""
+LARGE = ("much_memory", "64")
 
 
 def within(is_so: Callable[[], bool], limit_s: float = LIMIT_S) -> bool:
@@ -33,19 +40,27 @@ def within(is_so: Callable[[], bool], limit_s: float = LIMIT_S) -> bool:
 class House:
     """One daemon after another, over one state directory."""
 
-    def __init__(self, state_dir: Path, machine: Machine | None = None) -> None:
+    def __init__(self, state_dir: Path, machine: Machine | None = None, *, is_large: bool = False) -> None:
+        """`is_large`: it has a second Gpu, to which vGPUs come by moves alone, and programs may have more memory than there is."""
         self.state_dir = state_dir
         self.machine = machine
+        self._is_large = is_large
         self._start()
 
     def _start(self) -> None:
-        settings = {"libvirt_uri": self.machine.libvirt.uri} if self.machine else {}
-        self.host = start_host(self.state_dir, nr_warm_workers=1, **settings)
+        settings: dict[str, Any] = {"libvirt_uri": self.machine.libvirt.uri} if self.machine else {}
+        with pytest.MonkeyPatch.context() as patch:
+            if self._is_large:
+                settings |= MORE_THAN_THERE_IS
+                patch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+            self.host = start_host(self.state_dir, nr_warm_workers=1, **settings)
         self.daemon = int(ask(self.host, "status")["pid"])
+        if self._is_large:
+            spare(self.host)
         self.nr_idle_descriptors = 0
 
     def await_idle(self) -> bool:
-        """No vGPU is left, and the one worker that is kept warm waits; then as many descriptors are open as ever will be without a guest."""
+        """No vGPU is left, and a warm worker waits for each Gpu; then as many descriptors are open as ever will be without a guest."""
         if not within(self._is_idle):
             return False
         self.nr_idle_descriptors = self.nr_idle_descriptors or len(processes.descriptors(self.daemon))
@@ -53,7 +68,7 @@ class House:
 
     def _is_idle(self) -> bool:
         children = [pid for pid in processes.children(self.daemon) if not processes.is_store(pid)]
-        return len(children) == 1 and not ask(self.host, "status")["vgpus"]
+        return len(children) == 1 + self._is_large and not ask(self.host, "status")["vgpus"]
 
     def again(self) -> None:
         """Another daemon where one was killed."""

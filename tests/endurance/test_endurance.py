@@ -14,8 +14,9 @@ from backend_host.config import PACKAGE_ROOT
 from tests.children import is_there, running
 from tests.end_to_end.host import wait_until
 from tests.endurance.conditions import CONDITIONS
-from tests.endurance.faults import SIGNALS, schedule
+from tests.endurance.faults import CROWD, SIGNALS, schedule
 from tests.endurance.flatness import trend
+from tests.endurance.operations import OPERATIONS
 from tests.endurance.processes import descendants
 
 NR_PAIRS = 5
@@ -74,7 +75,7 @@ def test_a_soak_of_seconds_tells_figures_and_draws_them(tmp_path: Path) -> None:
 
 
 def test_every_fault_and_every_pair_has_its_round() -> None:
-    names = [*SIGNALS, *CONDITIONS]
+    names = [*SIGNALS, *CONDITIONS, *OPERATIONS, CROWD]
     faults = [frozenset(fault) for fault in schedule(names, random.Random(1))]
     assert len(set(faults)) == len(faults) == len(names) * (len(names) + 1) // 2
 
