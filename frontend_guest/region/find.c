@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/node.h"
 #include "base/pci.h"
@@ -75,7 +76,7 @@ static bool has_magic(int file)
 
 static int open_region(char *path, size_t path_bytes)
 {
-    const char *named = getenv("FAIRGV_REGION");
+    const char *named = fgv_environment("FAIRGV_REGION");
     if (named && named[0] != '\0') {
         snprintf(path, path_bytes, "%s", named);
         int file = open(path, O_RDWR | O_CLOEXEC);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/node.h"
 #include "base/pci.h"
@@ -124,11 +125,11 @@ static bool is_set(const char *value)
 
 static bool open_device(struct fgv_growth *growth)
 {
-    const char *folder = getenv("FAIRGV_MEMORY");
+    const char *folder = fgv_environment("FAIRGV_MEMORY");
     if (is_set(folder)) {
         return open_folder(growth, folder);
     }
-    if (is_set(getenv("FAIRGV_REGION"))) {
+    if (is_set(fgv_environment("FAIRGV_REGION"))) {
         return false;
     }
     return open_module(growth) || (growth->denial == FGV_GROWTH_ALLOWED && open_pci(growth));

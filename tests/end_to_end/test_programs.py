@@ -1,5 +1,7 @@
 """Unmodified nvcc programs: as guests they print exactly what they print natively on the same device."""
 
+import sys
+
 import pytest
 
 from tests.end_to_end.host import PROGRAM_NAMES, PROGRAMS, Host, comparable, wait_until
@@ -30,6 +32,13 @@ def test_exit_status_is_passed_on(host: Host) -> None:
 
 def test_arguments_reach_the_program(host: Host) -> None:
     assert host.guest("/bin/echo", "--json", "a b").stdout == "--json a b\n"
+
+
+@pytest.mark.parametrize(("thrown_away", "result"), [("clearenv()", 0), ("unsetenv(b'FAIRGV_REGION')", 100)])
+def test_a_program_that_throws_its_environment_away(host: Host, thrown_away: str, result: int) -> None:
+    """All of it, as services do, which keeps the GPU; or the region alone, which is meant (CUDA_ERROR_NO_DEVICE)."""
+    text = f"import ctypes; ctypes.CDLL(None).{thrown_away}; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    assert host.guest(sys.executable, "-c", text).stdout == f"{result}\n"
 
 
 def test_status_counts_what_a_program_did(host: Host) -> None:
