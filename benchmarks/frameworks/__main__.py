@@ -129,7 +129,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PROGRAMS)} (default: all)")
     parser.add_argument("--python", default=sys.executable, help="the one that has the frameworks")
     parser.add_argument("--steps", type=int, default=100, metavar="N", help="in each measurement (default 100)")
-    parser.add_argument("--repetitions", type=int, default=2, metavar="N", help="of each program, in turn (default 2)")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="of each program, in turn (default 5)")
     parser.add_argument("--memory", default="40G", help="of the vGPU (default 40G)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
