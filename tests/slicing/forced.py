@@ -68,7 +68,7 @@ def forced_host(state_dir: Path, way: str, device: str = "soft") -> Iterator[Hos
     settings = {**WAYS[way], "slicing_part_us": PART_US[device]}
     config = load_config(None, state_dir=state_dir, device=device, adopt="attached", **settings)
     with daemon(config, RUN_BLOCKS.get(way, 0)), Connection(config.socket_path) as connection:
-        connection.ask("open", name=VGPU, weight=1, memory_bytes=0, region_bytes=0)
+        connection.ask("open", name=VGPU, weight=1, memory_bytes=0)
         yield Host(state_dir, device)
 
 
