@@ -141,7 +141,7 @@ def test_a_drained_gpu_is_left(host: Host, idle: subprocess.Popen[str]) -> None:
     assert said(host, "drain", "1", status=1)[-1] == "web stays: GPU 0 is drained (until fairgv-host undrain 0)"
     said(host, "undrain", "1")
     assert said(host, "migrate", "bound", "--to", "1")[-1] == "bound is on GPU 1"
-    assert said(host, "drain", "0") == ["GPU 0 is drained: no vGPU comes to it until fairgv-host undrain 0"]
+    assert said(host, "drain", "0") == ["GPU 0 is drained already: no vGPU comes to it until fairgv-host undrain 0"]
     for program in (bound, web, db):
         program.computes()
         assert program.passes()
