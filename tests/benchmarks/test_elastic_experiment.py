@@ -199,7 +199,7 @@ def test_a_run_has_all_stretches_and_all_sets(tmp_path: Path, capsys: pytest.Cap
 
 def test_a_run_of_one_program_has_all_lengths(tmp_path: Path) -> None:
     path, plot = tmp_path / "found.json", tmp_path / "found.png"
-    words = ("--device", "soft", "--parts", "lengths", "--seconds", "0.8")
+    words = ("--device", "soft", "--parts", "lengths", "--seconds", "2")
     assert main(["elastic", *words, "--json", str(path), "--plot", str(plot)]) == 0
     document = json.loads(path.read_text())
     assert document["failures"] == []
