@@ -63,8 +63,16 @@ class House:
         """No vGPU is left, and a warm worker waits for each Gpu; then as many descriptors are open as ever will be without a guest."""
         if not within(self._is_idle):
             return False
-        self.nr_idle_descriptors = self.nr_idle_descriptors or len(processes.descriptors(self.daemon))
+        self.nr_idle_descriptors = self.nr_idle_descriptors or self._nr_at_rest()
         return True
+
+    def _nr_at_rest(self) -> int:
+        """The daemon's descriptors, once it has the last of a worker that has just begun: they are as many for half a second."""
+        before, now = 0, len(processes.descriptors(self.daemon))
+        while now != before:
+            time.sleep(0.5)
+            before, now = now, len(processes.descriptors(self.daemon))
+        return now
 
     def _is_idle(self) -> bool:
         children = [pid for pid in processes.children(self.daemon) if not processes.is_store(pid)]
