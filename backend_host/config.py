@@ -8,8 +8,6 @@ What a field means stands below it, and what it may be in RULES: `config check` 
 import dataclasses
 import json
 import os
-import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +31,7 @@ from backend_host.service.user_settings import ORDINARY as ORDINARY_USERS
 from backend_host.service.user_settings import UserSettings
 from backend_host.sizes import read_size
 from backend_host.state_dir import DEVICE_KINDS, default_state_dir
+from backend_host.toml_file import read_toml
 from backend_host.walls.settings import KEYS as WALL_KEYS
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
 from backend_host.walls.settings import WallSettings
@@ -44,11 +43,6 @@ from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simula
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 SYSTEM_FILE = Path("/etc/fairgv/config.toml")
 """What the system's daemon reads where the command names no file. It need not be there."""
-MAX_FILE_BYTES = 1 << 20
-"""A file with all keys has some KiB; what has more is another one, or never ends, as /dev/zero."""
-_TABLE_OF_TOMLLIB = re.compile(r"\('[^()]*'\)|\('[^()]*',\)")
-_WORD_OF_TOMLLIB = re.compile(r"'([^']*)'")
-"""How tomllib says a table's name: as a tuple of Python's."""
 ADOPTIONS = ("all", "attached")
 COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice")
 
@@ -354,27 +348,6 @@ class FileRead:
     values: Mapping[str, object]
     keys: frozenset[str]
     wrong: Sequence[str]
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """What stands in a file of TOML. Raises ConfigError, which names it."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_FILE_BYTES + 1)
-        if len(text) > MAX_FILE_BYTES:
-            raise ConfigError(f"{path} is longer than {MAX_FILE_BYTES >> 20} MiB: it is no file of settings")
-        return tomllib.loads(text.decode())
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no TOML: byte {error.start} begins no character of UTF-8") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: {_TABLE_OF_TOMLLIB.sub(_bracketed, str(error))}") from error
-
-
-def _bracketed(table: re.Match[str]) -> str:
-    """As the file has it."""
-    return f"[{'.'.join(_WORD_OF_TOMLLIB.findall(table[0]))}]"
 
 
 def read_file(path: Path) -> FileRead:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from backend_host.config import Config, check_region_bytes, read_toml, region_bytes_of_commands
+from backend_host.config import Config, check_region_bytes, region_bytes_of_commands
 from backend_host.entitlement import KEYS, PARAMETERS, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError, FairGVError, RefusedError
 from backend_host.machines import Machines, Wanted
@@ -21,6 +21,7 @@ from backend_host.refusals import check_memory
 from backend_host.service.journal import about
 from backend_host.service.roles import user_called
 from backend_host.sizes import parse_size
+from backend_host.toml_file import read_toml
 from backend_host.vgpu import VGpu
 from backend_host.vgpu_claims import claim_kept
 from backend_host.vgpus import NAME, VGpuRegistry
