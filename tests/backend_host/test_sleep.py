@@ -13,6 +13,7 @@ from tests.backend_host.swapping import DEVICE, STEP, filled, numbered, words
 from tests.backend_host.test_motion import reading, with_span
 from tests.backend_host.worker_guest import kernel_image
 from tests.backend_host.worker_harness import Served
+from tests.beside import beside
 from tests.end_to_end.host import wait_until
 
 VARIABLE = ".version 7.0\n.target sm_70\n.address_size 64\n.global .align 4 .b8 variable[1048576];"
@@ -77,9 +78,8 @@ def test_a_call_waits_until_it_is_awake(served: Served, nr: int) -> None:
 @contextlib.contextmanager
 def awakened(served: Served) -> Iterator[None]:
     """For the block it is to stand whenever it can, and who calls then is awakened, as the daemon does it."""
-    is_over = threading.Event()
 
-    def wake() -> None:
+    def wake(is_over: threading.Event) -> None:
         while not is_over.wait(0.001):
             each = now(served)
             if each.stage is Stage.STANDS and not each.is_suspended:
@@ -87,13 +87,8 @@ def awakened(served: Served) -> Iterator[None]:
             elif each.stage is Stage.RUNS and each.sleep is Sleep.NONE:
                 tell(served, Sleep.STAND)
 
-    thread = threading.Thread(target=wake)
-    thread.start()
-    try:
+    with beside(wake):
         yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def test_a_client_may_call_at_any_moment(served: Served) -> None:

@@ -9,6 +9,7 @@ from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
 from backend_host.move.words import UNDER_WAY
 from backend_host.state_dir import SOCKET
+from tests.beside import beside
 from tests.end_to_end.host import Host
 
 _PAUSE_S = 0.05
@@ -52,9 +53,8 @@ OPERATIONS = {"move": _move, "suspend": _suspend}
 def going_on(name: str, host: Host, vgpu: str) -> Iterator[None]:
     """For the block; whoever stops the daemon lets it go on before it ends. What is refused, or not answered as nobody is there, is tried
     again."""
-    is_over = threading.Event()
 
-    def run() -> None:
+    def run(is_over: threading.Event) -> None:
         while not is_over.wait(_PAUSE_S):
             with (
                 contextlib.suppress(FairGVError, OSError, ValueError),
@@ -62,10 +62,5 @@ def going_on(name: str, host: Host, vgpu: str) -> Iterator[None]:
             ):
                 OPERATIONS[name](connection, vgpu, is_over)
 
-    thread = threading.Thread(target=run, name=name)
-    thread.start()
-    try:
+    with beside(run, name):
         yield
-    finally:
-        is_over.set()
-        thread.join()

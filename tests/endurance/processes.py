@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from tests.beside import beside
 from tests.children import is_there
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -50,22 +51,16 @@ def reap(kept: Collection[int]) -> None:
 def reaping(command: str) -> Iterator[None]:
     """For the block, orphans of this command (comm of proc(5)) go as soon as they end. libvirt waits until its QEMU is gone, also those by
     which it finds out what QEMU can do, and here nobody else would take their status."""
-    is_over = threading.Event()
 
-    def reap_them() -> None:
+    def reap_them(is_over: threading.Event) -> None:
         while not is_over.wait(REAP_INTERVAL_S):
             for child in children(os.getpid()):
                 with contextlib.suppress(OSError):
                     if Path(f"/proc/{child}/comm").read_text().strip() == command:
                         os.waitpid(child, os.WNOHANG)
 
-    thread = threading.Thread(target=reap_them, name=f"reaping {command}")
-    thread.start()
-    try:
+    with beside(reap_them, f"reaping {command}"):
         yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def name(pid: int) -> str:

@@ -8,7 +8,7 @@ one compilation. Kernels that reach the runtime's barriers or traps cannot run h
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -273,3 +273,25 @@ def _moved(kind: str) -> str:
     if kind in ("f32", "f64"):
         return kind
     return ("s" if kind[0] == "s" else "u") + str(bits_of(kind))
+
+
+Reference = Callable[..., int | None]
+"""What an instruction gives of its sources; None: that is not judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An instruction, and what is right."""
+
+    shape: Shape
+    reference: Reference
+
+    def __str__(self) -> str:
+        return self.shape.text.split(" ")[0]
+
+
+def case(text: str, destination: str, sources: str, reference: Reference) -> Case:
+    """`text`: an opcode, or an instruction with its operands (%d, %a, %b, ...). Types by their names, sources with spaces between them."""
+    kinds = tuple(sources.split())
+    operands = ", ".join(["%d", *(f"%{letter}" for letter, _ in zip("abcef", kinds, strict=False))])
+    return Case(Shape(text if "%" in text else f"{text} {operands}", destination, kinds), reference)

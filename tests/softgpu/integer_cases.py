@@ -4,33 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 
-from tests.softgpu.compiler_harness import ElementWise, Shape, bits_of
-
-Reference = Callable[..., int]
+from tests.softgpu.compiler_harness import Case, ElementWise, bits_of
 
 
 def signed(value: int, bits: int) -> int:
     value %= 1 << bits
     return value - (1 << bits) if value >> (bits - 1) else value
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    shape: Shape
-    reference: Reference
-
-    def __str__(self) -> str:
-        return self.shape.text.split(" ")[0]
-
-
-def case(text: str, destination: str, sources: str, reference: Reference) -> Case:
-    """`reference` takes sources as signed or unsigned numbers, as their types say."""
-    kinds = tuple(sources.split())
-    operands = ", ".join(["%d", *(f"%{letter}" for letter, _ in zip("abcef", kinds, strict=False))])
-    return Case(Shape(text if "%" in text else f"{text} {operands}", destination, kinds), reference)
 
 
 def clamp(value: int, kind: str) -> int:
@@ -67,5 +47,7 @@ def check(machine: ElementWise, item: Case, rows: list[tuple[int, ...]]) -> None
     results = machine.apply(item.shape, rows) + [machine.apply(item.shape, [row])[0] for row in alone]
     for row, got in zip([*rows, *alone], results, strict=True):
         numbers = [signed(v, bits_of(k)) if k[0] == "s" else v for v, k in zip(row, kinds, strict=True)]
-        expected = item.reference(*numbers) % (1 << bits)
+        wanted = item.reference(*numbers)
+        assert wanted is not None
+        expected = wanted % (1 << bits)
         assert got == expected, f"{item.shape.text} of {numbers}: {got:#x}, expected {expected:#x}"

@@ -10,36 +10,17 @@ import math
 import random
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
 
-from tests.softgpu.compiler_harness import ElementWise, Shape, bits_of
+from tests.softgpu.compiler_harness import Case, ElementWise, Reference, Shape, bits_of, case
 from tests.softgpu.reference_numbers import FORMATS, FlushingFormat, Format
 
 Row = tuple[int, ...]
-Reference = Callable[..., int | None]
 MODES = ("rn", "rz", "rm", "rp")
 NAN = -1
 """A reference's answer for any NaN; None means that the row is not judged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """`reference` takes bits and gives bits."""
-
-    shape: Shape
-    reference: Reference
-
-    def __str__(self) -> str:
-        return self.shape.text.split(" ")[0]
-
-
-def case(opcode: str, destination: str, sources: str, reference: Reference) -> Case:
-    kinds = tuple(sources.split())
-    operands = ", ".join(["%d", *(f"%{letter}" for letter, _ in zip("abcef", kinds, strict=False))])
-    return Case(Shape(f"{opcode} {operands}", destination, kinds), reference)
 
 
 def _is_zero(form: Format, bits: int) -> bool:

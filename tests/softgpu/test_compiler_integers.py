@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.softgpu.compiler_harness import ElementWise, bits_of
-from tests.softgpu.integer_cases import Case, case, check, clamp, clamp_to, rows, signed
+from tests.softgpu.compiler_harness import Case, ElementWise, bits_of, case
+from tests.softgpu.integer_cases import check, clamp, clamp_to, rows, signed
 
 
 def _quotient(a: int, b: int) -> int:

@@ -11,8 +11,8 @@ import pytest
 
 from softgpu.compiler.base.errors import InvalidPtxError
 from softgpu.compiler.command import llvm_text
-from tests.softgpu.compiler_harness import HEADER, ElementWise
-from tests.softgpu.integer_cases import Case, case, check, clamp, clamp_to, rows, signed
+from tests.softgpu.compiler_harness import HEADER, Case, ElementWise, case
+from tests.softgpu.integer_cases import check, clamp, clamp_to, rows, signed
 
 
 def _part(value: int, selector: str, kind: str) -> int:
